@@ -1,0 +1,1 @@
+"""Lucebox: faster local models by exact speculation."""

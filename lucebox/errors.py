@@ -1,0 +1,86 @@
+"""Typed errors: every failure a user can cause or must act on is a LuceboxError that says what to do."""
+
+from __future__ import annotations
+
+
+class LuceboxError(Exception):
+    """Base of all errors meant for a user. `remedy` says what to do about it."""
+
+    def __init__(self, message: str, *, remedy: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.remedy})" if self.remedy else self.message
+
+
+class ConfigError(LuceboxError):
+    """A flag, environment variable or option has a value that cannot be used."""
+
+
+class ModelFileError(LuceboxError):
+    """A model file is damaged, hostile or not what it claims. Names the file and the field."""
+
+    def __init__(self, path: object, field: str, problem: str, *, remedy: str = "") -> None:
+        super().__init__(f"{path}: {field}: {problem}", remedy=remedy)
+        self.path = str(path)
+        self.field = field
+        self.problem = problem
+
+
+class UnsupportedModelError(ModelFileError):
+    """A sound file of an architecture, type or tokenizer that Lucebox does not implement."""
+
+
+class GgmlError(LuceboxError):
+    """The ggml libraries are missing, of the wrong version, or refused an operation."""
+
+
+class DeviceError(LuceboxError):
+    """A device is unknown, absent, or cannot do what was asked of it."""
+
+
+class OutOfMemoryError(LuceboxError):
+    """A device has not enough memory for what was planned."""
+
+
+class DownloadError(LuceboxError):
+    """A model could not be fetched, or its hash is wrong."""
+
+
+class VocabularyMismatchError(LuceboxError):
+    """Draft and target do not share a vocabulary, so drafted ids would mean other text."""
+
+
+class TemplateError(LuceboxError):
+    """A chat template is absent, broken, or rejected the messages."""
+
+
+class EngineError(LuceboxError):
+    """The engine stopped or cannot take requests."""
+
+
+class RequestError(LuceboxError):
+    """A request is invalid. `param` names the field, `code` is OpenAI's error code (or None)."""
+
+    def __init__(
+        self, message: str, *, param: str | None = None, code: str | None = None, remedy: str = ""
+    ) -> None:
+        super().__init__(message, remedy=remedy)
+        self.param = param
+        self.code = code
+
+
+class ContextLengthError(RequestError):
+    """Prompt (plus the tokens asked for) does not fit the context."""
+
+    def __init__(self, n_ctx: int, n_prompt: int, *, param: str = "messages") -> None:
+        super().__init__(
+            f"This model's maximum context length is {n_ctx} tokens. However, your messages resulted in "
+            f"{n_prompt} tokens. Please reduce the length of the messages.",
+            param=param,
+            code="context_length_exceeded",
+        )
+        self.n_ctx = n_ctx
+        self.n_prompt = n_prompt
