@@ -1,0 +1,31 @@
+"""The contract of an acceptance strategy."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar
+
+from lucebox.core import Distribution, Draft, DrawMode, Verdict
+from lucebox.sampling.random import RoundRandom
+
+
+class AcceptanceStrategy(ABC):
+    """Decides which drafted tokens stand. Touches no cache and no sequence, keeps no state between rounds.
+
+    A strategy is one file in `lucebox/acceptance/` whose module name is its name, exporting `Strategy`.
+    """
+
+    lossless: ClassVar[bool]
+    needs_q: ClassVar[bool]
+    supports_trees: ClassVar[bool] = False
+    draw_mode: ClassVar[DrawMode]
+
+    @abstractmethod
+    def verify(self, draft: Draft, p_rows: Sequence[Distribution], random: RoundRandom) -> Verdict:
+        """Judges `draft`.
+
+        `p_rows[r]` is the target's law after row r (row 0: the last committed token; row i+1: draft token i), with
+        the request's whole chain applied; a row is computed when it is asked for, so ask only for what is needed.
+        An empty draft is plain decoding: the verdict is a draw from `p_rows[0]`.
+        """
