@@ -1,0 +1,262 @@
+"""The one way to use an engine, whatever runs it. The transports are thread_client and process_client."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Self
+
+import msgspec
+
+from lucebox.core import Origin
+from lucebox.engine.messages import (
+    Cancel,
+    EngineInfo,
+    Event,
+    Failed,
+    Loading,
+    Message,
+    Ready,
+    RequestEvent,
+    StepEvent,
+    Submit,
+    Timings,
+    is_last,
+)
+from lucebox.errors import EngineError, LuceboxError
+
+logger = logging.getLogger(__name__)
+
+MAX_IN_FLIGHT = 512
+NO_TIMINGS = Timings()
+
+
+class EngineState(StrEnum):
+    """Where an engine stands. FAILED and STOPPED are final."""
+
+    LOADING = "loading"
+    READY = "ready"
+    RESTARTING = "restarting"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStatus:
+    """`detail` says what is being loaded, or why the engine restarts or failed; `progress` is 0 to 1."""
+
+    state: EngineState
+    detail: str = ""
+    progress: float = 0.0
+    n_in_flight: int = 0
+    n_restarts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStats:
+    """Sums over all requests that ended since the client started."""
+
+    n_finished: int = 0
+    n_cancelled: int = 0
+    n_failed: int = 0
+    timings: Timings = NO_TIMINGS
+
+
+EventHandler = Callable[[RequestEvent], None]
+StatusHandler = Callable[[EngineStatus], None]
+
+
+@dataclass(slots=True)
+class InFlight:
+    """A request that has not ended, with all that it takes to send it again."""
+
+    submit: Submit
+    on_event: EventHandler
+    generated: list[int]
+    carried: Timings = NO_TIMINGS  # spent by engines that died before they finished it
+    seen: Timings = NO_TIMINGS  # spent by the engine of now, as its events tell
+    n_deaths: int = 0
+
+    def note(self, event: StepEvent) -> StepEvent:
+        """Takes account of `event`, and returns it; the last one with the timings of the whole request."""
+        self.generated.extend(event.tokens)
+        self.seen += Timings(
+            predicted_n=len(event.tokens),
+            draft_n=event.n_drafted,
+            draft_n_accepted=sum(origin is Origin.ACCEPTED for origin in event.origins),
+            n_rounds=event.n_rounds,
+        )
+        if event.finish is None or self.n_deaths == 0:
+            return event
+        return _with_timings(event, self.carried + event.finish.timings)
+
+
+class EngineClient(ABC):
+    """Submits requests to an engine and hands out what it answers.
+
+    Thread-safe. A submitted request gets any number of events, the last of which is a StepEvent with
+    `finish` or a Failed. Handlers run on the client's reader thread and must not block.
+    """
+
+    def __init__(self, on_status: StatusHandler | None = None, max_in_flight: int = MAX_IN_FLIGHT) -> None:
+        self._on_status = on_status
+        self._max_in_flight = max_in_flight
+        self._changed = threading.Condition()
+        self._in_flight: dict[str, InFlight] = {}
+        self._status = EngineStatus(EngineState.LOADING)
+        self._stats = EngineStats()
+        self._info: EngineInfo | None = None
+        self._error: LuceboxError | None = None
+
+    @abstractmethod
+    def start(self) -> None:
+        """Begins to load, and returns at once."""
+
+    @abstractmethod
+    def close(self, timeout_s: float = 10.0) -> None:
+        """Ends the engine and every request, and waits until its memory is free. Idempotent."""
+
+    @abstractmethod
+    def _send(self, message: Message) -> None:
+        """Hands `message` to the engine without blocking; may drop it when there is none."""
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def wait_ready(self, timeout_s: float | None = None) -> EngineInfo:
+        """Waits for the models to be loaded.
+
+        Raises the error that loading met, with its type; EngineError after `timeout_s` or once closed.
+        """
+        with self._changed:
+            settled = self._changed.wait_for(lambda: self._info is not None or self._is_over(), timeout_s)
+            if self._is_over():
+                raise self._error or EngineError("the engine was closed")
+            if not settled or self._info is None:
+                raise EngineError(f"the engine was not ready after {timeout_s} s: {self._status.detail}")
+            return self._info
+
+    def submit(self, request: Submit, on_event: EventHandler) -> None:
+        """Queues `request`, even while the engine is loading or restarting.
+
+        Raises EngineError when the engine is gone or has too many requests; ValueError for an id in use.
+        """
+        with self._changed:
+            if self._is_over():
+                raise self._error or EngineError("the engine was closed")
+            if request.id in self._in_flight:
+                raise ValueError(f"request id {request.id!r} is in use")
+            if len(self._in_flight) >= self._max_in_flight:
+                raise EngineError(
+                    f"the engine already has {len(self._in_flight)} requests", remedy="try again later"
+                )
+            self._in_flight[request.id] = InFlight(request, on_event, list(request.generated))
+            self._send(request)
+
+    def cancel(self, id: str) -> None:
+        """Ends a request; its last event says `cancelled`. An id that is unknown or has ended is ignored."""
+        with self._changed:
+            if id in self._in_flight:
+                self._send(Cancel(id))
+
+    def status(self) -> EngineStatus:
+        """Where the engine stands now."""
+        with self._changed:
+            return replace(self._status, n_in_flight=len(self._in_flight))
+
+    def stats(self) -> EngineStats:
+        """Sums over all requests that ended."""
+        with self._changed:
+            return self._stats
+
+    # For the transports.
+
+    def _is_over(self) -> bool:
+        return self._status.state in (EngineState.FAILED, EngineState.STOPPED)
+
+    def _set_status(
+        self,
+        state: EngineState,
+        detail: str = "",
+        progress: float = 0.0,
+        *,
+        info: EngineInfo | None = None,
+        n_deaths: int = 0,
+    ) -> None:
+        with self._changed:
+            if self._is_over():
+                return
+            self._info = info or self._info
+            restarts = self._status.n_restarts + n_deaths
+            self._status = EngineStatus(state, detail, progress, n_restarts=restarts)
+            self._changed.notify_all()
+        if self._on_status is not None:
+            self._on_status(self.status())
+
+    def _dispatch(self, event: Event) -> None:
+        """Brings one event of the engine to whom it concerns."""
+        match event:
+            case Loading():
+                self._set_status(EngineState.LOADING, event.stage, event.fraction)
+            case Ready():
+                self._set_status(EngineState.READY, progress=1.0, info=event.info)
+            case StepEvent():
+                self._deliver(event.id, event)
+            case Failed(id=None):
+                self._give_up(event.error())
+            case Failed():
+                assert event.id is not None
+                self._deliver(event.id, event)
+
+    def _deliver(self, id: str, event: RequestEvent) -> None:
+        with self._changed:
+            request = self._in_flight.get(id)
+            if request is None:
+                return
+            if isinstance(event, StepEvent):
+                event = request.note(event)
+            if is_last(event):
+                del self._in_flight[id]
+                self._count(event)
+        try:
+            request.on_event(event)
+        except Exception:
+            logger.exception("the event handler of request %s failed; the request is cancelled", id)
+            self.cancel(id)
+
+    def _count(self, event: RequestEvent) -> None:
+        stats = self._stats
+        if isinstance(event, Failed) or event.finish is None or event.finish.reason == "error":
+            self._stats = replace(stats, n_failed=stats.n_failed + 1)
+            return
+        cancelled = event.finish.reason == "cancelled"
+        self._stats = EngineStats(
+            stats.n_finished + (not cancelled),
+            stats.n_cancelled + cancelled,
+            stats.n_failed,
+            stats.timings + event.finish.timings,
+        )
+
+    def _give_up(self, error: LuceboxError) -> None:
+        """The engine cannot go on: every request fails with `error`, and so does every later call."""
+        with self._changed:
+            if self._error is None:
+                self._error = error
+            requests = list(self._in_flight)
+        self._set_status(EngineState.FAILED, str(error))
+        for id in requests:
+            self._deliver(id, Failed.of(id, error))
+
+
+def _with_timings(event: StepEvent, timings: Timings) -> StepEvent:
+    assert event.finish is not None
+    finish = msgspec.structs.replace(event.finish, timings=timings)
+    return msgspec.structs.replace(event, finish=finish)

@@ -1,0 +1,218 @@
+"""What crosses between an engine and its clients: plain msgspec structs, msgpack on the wire."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+import lucebox.errors as errors
+from lucebox.core import Origin
+from lucebox.sampling.params import SamplingParams
+
+FinishReason = Literal["stop", "length", "cancelled", "error"]
+
+
+class Timings(msgspec.Struct, frozen=True, kw_only=True):
+    """What one request cost. Times are wall-clock milliseconds; `draft_ms` is part of `predicted_ms`."""
+
+    prompt_n: int = 0
+    prompt_ms: float = 0.0
+    predicted_n: int = 0
+    predicted_ms: float = 0.0
+    draft_n: int = 0
+    draft_n_accepted: int = 0
+    n_rounds: int = 0
+    draft_ms: float = 0.0
+
+    def __add__(self, other: Timings) -> Timings:
+        sums = (getattr(self, name) + getattr(other, name) for name in self.__struct_fields__)
+        return Timings(**dict(zip(self.__struct_fields__, sums, strict=True)))
+
+    @property
+    def prompt_per_second(self) -> float:
+        """Prompt tokens per second; 0 before anything was measured."""
+        return 1000.0 * self.prompt_n / self.prompt_ms if self.prompt_ms > 0 else 0.0
+
+    @property
+    def predicted_per_second(self) -> float:
+        """Generated tokens per second; 0 before anything was measured."""
+        return 1000.0 * self.predicted_n / self.predicted_ms if self.predicted_ms > 0 else 0.0
+
+    @property
+    def acceptance_rate(self) -> float:
+        """Accepted over drafted tokens; 0 without drafts."""
+        return self.draft_n_accepted / self.draft_n if self.draft_n else 0.0
+
+
+class TokenLogprobs(msgspec.Struct, frozen=True):
+    """Natural-log probabilities of one emitted token's row, from the target's logits before the sampler chain:
+    the token's own, and the likeliest (id, logprob) pairs, best first."""
+
+    token: int
+    logprob: float
+    top: list[tuple[int, float]]
+
+
+class Finish(msgspec.Struct, frozen=True, kw_only=True):
+    """How a request ended.
+
+    `stop_string` is the stop string that was met (UTF-8), and `keep_bytes` how many bytes of all the text
+    generated for the request stand in front of it. Both are None when no stop string was met.
+    """
+
+    reason: FinishReason
+    stop_string: bytes | None = None
+    keep_bytes: int | None = None
+    timings: Timings = Timings()
+
+
+class Submit(msgspec.Struct, tag="submit", frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A request to continue `prompt` + `generated`.
+
+    `generated` is what an engine that died had already sent: it counts towards max_tokens, penalties and stop
+    strings, and is not sent again. `seed` fixes the random numbers, whether or not the user gave one.
+    """
+
+    id: str
+    prompt: list[int]
+    params: SamplingParams
+    seed: int
+    generated: list[int] = []
+
+
+class Cancel(msgspec.Struct, tag="cancel", frozen=True, forbid_unknown_fields=True):
+    """End a request; its last event says `cancelled`. Unknown or finished ids are ignored."""
+
+    id: str
+
+
+class Shutdown(msgspec.Struct, tag="shutdown", frozen=True, forbid_unknown_fields=True):
+    """End the engine; running requests end as `cancelled`."""
+
+
+Message = Submit | Cancel | Shutdown
+
+
+class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A loaded model, as `/v1/models` and the library report it."""
+
+    path: str
+    name: str
+    architecture: str
+    device: str
+    n_vocab: int
+    n_ctx_train: int
+    n_bytes: int
+
+
+class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What a ready engine has to offer. `n_ctx` is per sequence; `load_ms` is the time that loading took."""
+
+    target: ModelInfo
+    draft: ModelInfo | None
+    n_ctx: int
+    n_parallel: int
+    drafter: str
+    acceptance: str
+    draft_length: str
+    load_ms: float
+
+
+class Loading(msgspec.Struct, tag="loading", frozen=True):
+    """Progress of loading: `stage` names the model, `fraction` runs from 0 to 1 in each stage."""
+
+    stage: str
+    fraction: float
+
+
+class Ready(msgspec.Struct, tag="ready", frozen=True):
+    """The engine takes requests from now on. Submits sent before are not lost."""
+
+    info: EngineInfo
+
+
+class StepEvent(msgspec.Struct, tag="step", frozen=True, kw_only=True):
+    """What one round emitted for one request, in order; several rounds when the reader was slow.
+
+    `origins[i]` says where `tokens[i]` came from; `logprobs`, when asked for, has one entry per token.
+    An end-of-generation token is listed (it was generated and counts), nothing behind it is. `n_drafted`
+    tokens were proposed by `drafter` ("" for none). `time_ms` is the monotonic clock at the round's end.
+    """
+
+    id: str
+    tokens: list[int]
+    origins: list[Origin]
+    drafter: str = ""
+    n_drafted: int = 0
+    round: int = 0
+    n_rounds: int = 1
+    logprobs: list[TokenLogprobs] | None = None
+    time_ms: float = 0.0
+    finish: Finish | None = None
+
+    def followed_by(self, later: StepEvent) -> StepEvent:
+        """This event and the next one of the same request as one."""
+        logprobs = None
+        if self.logprobs is not None or later.logprobs is not None:
+            logprobs = (self.logprobs or []) + (later.logprobs or [])
+        return StepEvent(
+            id=self.id,
+            tokens=self.tokens + later.tokens,
+            origins=self.origins + later.origins,
+            drafter=later.drafter or self.drafter,
+            n_drafted=self.n_drafted + later.n_drafted,
+            round=later.round,
+            n_rounds=self.n_rounds + later.n_rounds,
+            logprobs=logprobs,
+            time_ms=later.time_ms,
+            finish=later.finish,
+        )
+
+
+Detail = str | int | float | None
+
+
+class Failed(msgspec.Struct, tag="failed", frozen=True, kw_only=True):
+    """A request (`id`) or, with id None, the engine failed. `kind` names a class in lucebox.errors and `details`
+    holds its further attributes, so that the error arrives with the type it was raised with."""
+
+    id: str | None
+    kind: str
+    message: str
+    remedy: str = ""
+    details: dict[str, Detail] = {}
+
+    @classmethod
+    def of(cls, id: str | None, error: BaseException) -> Failed:
+        """Describes `error`; one that is not a LuceboxError arrives as an EngineError that names it."""
+        if not isinstance(error, errors.LuceboxError):
+            text = f"internal error: {type(error).__name__}: {error}"
+            return cls(id=id, kind="EngineError", message=text)
+        details: dict[str, Detail] = {
+            name: value
+            for name, value in vars(error).items()
+            if name not in ("message", "remedy") and isinstance(value, str | int | float | None)
+        }
+        kind = type(error).__name__
+        return cls(id=id, kind=kind, message=error.message, remedy=error.remedy, details=details)
+
+    def error(self) -> errors.LuceboxError:
+        """The exception this event describes."""
+        kind: Any = getattr(errors, self.kind, errors.EngineError)
+        if not (isinstance(kind, type) and issubclass(kind, errors.LuceboxError)):
+            kind = errors.EngineError
+        error: errors.LuceboxError = kind.__new__(kind, self.message)
+        errors.LuceboxError.__init__(error, self.message, remedy=self.remedy)
+        for name, value in self.details.items():
+            setattr(error, name, value)
+        return error
+
+
+RequestEvent = StepEvent | Failed
+Event = Loading | Ready | StepEvent | Failed
+
+
+def is_last(event: RequestEvent) -> bool:
+    """Whether nothing follows `event` for its request."""
+    return isinstance(event, Failed) or event.finish is not None
