@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from gguf import GGUFValueType
@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from lucebox.errors import ModelFileError
 from lucebox.gguf.cursor import MAX_ARRAY_LENGTH, MAX_KEY_BYTES, Cursor, decode_strings
+
+_Number = TypeVar("_Number", int, float)
 
 MAX_KEY_VALUES = 1 << 16
 NOT_THIS_MODEL = (
@@ -145,7 +147,7 @@ class Metadata(Mapping[str, Any]):
         if expected is not None and n != expected:
             raise self._error(key, f"has {n:,} entries where {expected:,} are needed")
 
-    def _ranged(self, key: str, value: Any, minimum: Any, maximum: Any) -> Any:
+    def _ranged(self, key: str, value: _Number, minimum: _Number, maximum: _Number) -> _Number:
         if not minimum <= value <= maximum:
             raise self._error(key, f"{value:,} is not within {minimum:,} to {maximum:,}")
         return value
