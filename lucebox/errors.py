@@ -45,6 +45,19 @@ class OutOfMemoryError(LuceboxError):
     """A device has not enough memory for what was planned."""
 
 
+class OutOfCellsError(LuceboxError):
+    """The key/value cache has fewer free cells than a forward needs."""
+
+    def __init__(self, n_needed: int, n_free: int, n_cells: int) -> None:
+        super().__init__(
+            f"The key/value cache has {n_free} of {n_cells} cells free, {n_needed} are needed",
+            remedy="release a sequence, or raise --ctx-size or --parallel",
+        )
+        self.n_needed = n_needed
+        self.n_free = n_free
+        self.n_cells = n_cells
+
+
 class DownloadError(LuceboxError):
     """A model could not be fetched, or its hash is wrong."""
 
