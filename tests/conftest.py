@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _no_user_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """LUCEBOX_* flags of the caller's shell would change what is tested; where caches and libraries lie may stay."""
+    """LUCEBOX_* flags of the caller would change what is tested; where caches and libraries lie may stay."""
     for name in list(os.environ):
         if name.startswith("LUCEBOX_") and name not in (
             "LUCEBOX_CACHE",
