@@ -46,7 +46,7 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TokenLogprobs(msgspec.Struct, frozen=True):
-    """Natural-log probabilities of one emitted token's row, from the target's logits before the sampler chain:
+    """Natural-log probabilities of one emitted token's row, from the raw logits of the target:
     the token's own, and the likeliest (id, logprob) pairs, best first."""
 
     token: int
@@ -174,7 +174,7 @@ Detail = str | int | float | None
 
 
 class Failed(msgspec.Struct, tag="failed", frozen=True, kw_only=True):
-    """A request (`id`) or, with id None, the engine failed. `kind` names a class in lucebox.errors and `details`
+    """A request (`id`) or, with id None, the engine failed. `kind` names a class of lucebox.errors, `details`
     holds its further attributes, so that the error arrives with the type it was raised with."""
 
     id: str | None
