@@ -1,0 +1,195 @@
+"""What the user asks for (options) and what the engine is given (configs). Frozen, composed, no inheritance.
+
+Options hold names, and None where the choice is ours; `lucebox.resolve` turns them into configs, which hold paths
+and numbers only. Both are msgspec structs: a config goes to the engine's process as it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Literal
+
+import msgspec
+
+from lucebox import flags
+from lucebox.errors import ConfigError
+from lucebox.flags import Choice, Flag, Integer, Text
+
+KvType = Literal["f32", "f16"]
+
+DEFAULT_DRAFT_MODEL = "qwen2.5-coder-0.5b"
+DEFAULT_CTX_SIZE_LIMIT = 8192
+NONE = "none"
+AUTO = "auto"
+
+
+class EngineOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a user may choose about the engine. Raises ConfigError for a value that is not allowed."""
+
+    target_model: Annotated[
+        str,
+        Flag(
+            "the model that decides every token: a path, a name or `hf:owner/repo/file.gguf`", Text(), "MODEL"
+        ),
+    ] = "qwen2.5-coder-1.5b"
+    draft_model: Annotated[
+        str | None,
+        Flag(
+            "the smaller model that guesses ahead, or `none`",
+            Text(),
+            "MODEL",
+            unset=f"`{DEFAULT_DRAFT_MODEL}` with the default target, else `none`",
+        ),
+    ] = None
+    target_device: Annotated[
+        str, Flag("where the target runs: a name or number of `lucebox devices`, or `auto`", Text(), "DEVICE")
+    ] = AUTO
+    draft_device: Annotated[str, Flag("where the draft model runs, likewise", Text(), "DEVICE")] = AUTO
+    threads: Annotated[
+        int | None, Flag("CPU threads that compute", Integer(1, 1024), "N", unset="physical cores")
+    ] = None
+    ctx_size: Annotated[
+        int | None,
+        Flag(
+            "context of one sequence, in tokens",
+            Integer(16, 2**24),
+            "N",
+            unset=f"the model's own, at most {DEFAULT_CTX_SIZE_LIMIT}",
+        ),
+    ] = None
+    parallel: Annotated[int, Flag("sequences decoded at the same time; more wait", Integer(1, 256), "N")] = 1
+    kv_type: Annotated[KvType, Flag("number type of the KV cache", Choice(("f16", "f32")))] = "f16"
+    drafter: Annotated[
+        str,
+        Flag(
+            "who guesses: `model` (the draft model), `none` or a plug-in; `auto`: `model` if there is one",
+            Text(),
+            "NAME",
+        ),
+    ] = AUTO
+    acceptance: Annotated[
+        str,
+        Flag(
+            "how guesses are judged: `greedy`, `match`, `token` or a plug-in; `auto` decides per request",
+            Text(),
+            "NAME",
+        ),
+    ] = AUTO
+    draft_length: Annotated[
+        str,
+        Flag(
+            "how far to guess: `fixed:n=4`, `threshold:n=8,p_min=0.6` or a plug-in",
+            Text(),
+            "NAME[:OPTION=VALUE,…]",
+        ),
+    ] = "threshold:n=3,p_min=0.8"
+
+    def __post_init__(self) -> None:
+        flags.check(self)
+
+
+class ServerOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a user may choose about the server. Raises ConfigError for a value that is not allowed."""
+
+    engine: EngineOptions = EngineOptions(draft_model=DEFAULT_DRAFT_MODEL)
+    host: Annotated[str, Flag("address to listen at", Text(), "ADDRESS")] = "127.0.0.1"
+    port: Annotated[int, Flag("port to listen at; 0 takes a free one", Integer(0, 65535), "N")] = 8080
+    model_alias: Annotated[
+        str | None,
+        Flag("the model's name in the API", Text(), "NAME", unset="the target's name"),
+    ] = None
+    api_key: Annotated[
+        str | None,
+        Flag(
+            "key that requests must carry; better given by the environment",
+            Text(),
+            "KEY",
+            unset="none asked for",
+        ),
+    ] = None
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"],
+        Flag("how much is logged", Choice(("debug", "info", "warning", "error"))),
+    ] = "info"
+
+    def __post_init__(self) -> None:
+        flags.check(self)
+
+
+class ModelConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A model file and where it runs. `device` is a name or number of the machine, or `auto`."""
+
+    path: str
+    device: str
+    n_threads: int
+    kv_type: KvType
+
+
+class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All that an engine needs to start. `n_ctx` is the context of one sequence in tokens.
+
+    `drafter` is `none` exactly when nothing drafts; `acceptance` is `auto` when each request decides.
+    """
+
+    target: ModelConfig
+    draft: ModelConfig | None
+    drafter: str
+    acceptance: str
+    draft_length: str
+    n_ctx: int
+    n_parallel: int
+
+
+class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All that a server needs to start. `model_alias` is the model's name in the API."""
+
+    engine: EngineConfig
+    host: str
+    port: int
+    model_alias: str
+    api_key: str | None
+    log_level: str
+
+
+def engine_options(arguments: argparse.Namespace, environ: Mapping[str, str]) -> EngineOptions:
+    """Options from parsed flags and the environment; a flag beats its variable. Raises ConfigError."""
+    values = flags.given(EngineOptions, arguments, environ)
+    flags.warn_of_unknown_variables(ServerOptions, environ)
+    return flags.build(EngineOptions, _settle_draft(values))
+
+
+def server_options(arguments: argparse.Namespace, environ: Mapping[str, str]) -> ServerOptions:
+    """Options from parsed flags and the environment; a flag beats its variable. Raises ConfigError."""
+    values = flags.given(ServerOptions, arguments, environ)
+    flags.warn_of_unknown_variables(ServerOptions, environ)
+    return flags.build(ServerOptions, _settle_draft(values))
+
+
+def parse_server_args(argv: Sequence[str], environ: Mapping[str, str]) -> ServerOptions:
+    """Options of `python -m lucebox.server ARGV…`. Raises ConfigError; `--help` prints and exits."""
+    parser = flags.ArgumentParser(
+        prog="python -m lucebox.server", description="Serve a model at an OpenAI-compatible HTTP API."
+    )
+    flags.add_arguments(parser, ServerOptions)
+    return server_options(parser.parse_args(argv), environ)
+
+
+def _settle_draft(values: dict[str, object]) -> dict[str, object]:
+    """The draft model when none was named: the default target's partner, and nobody for any other target."""
+    draft = values.get("draft_model")
+    if draft == NONE:
+        return values | {"draft_model": None}
+    if draft is not None and values.get("drafter") == NONE:
+        raise ConfigError(
+            f"a draft model ({draft}) was given, and drafting switched off with the drafter `none`",
+            remedy="leave one of them out",
+        )
+    if draft is None and "target_model" not in values and values.get("drafter") != NONE:
+        return values | {"draft_model": DEFAULT_DRAFT_MODEL}
+    return values
+
+
+if __name__ == "__main__":
+    sys.stdout.write(flags.markdown_table(ServerOptions))

@@ -1,0 +1,244 @@
+"""One description per setting, from which its flag, its environment variable and the README's table are made.
+
+A setting is a struct field annotated with a `Flag`. The field's name gives `--the-flag` and `LUCEBOX_THE_FLAG`, its
+default is the default everywhere, and a struct inside a struct contributes its own fields.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn, Protocol, TypeVar, get_type_hints
+
+import msgspec
+
+from lucebox.errors import ConfigError
+
+ENVIRONMENT_PREFIX = "LUCEBOX_"
+
+# Read by other parts than the settings: where downloads go, and how ggml is built and found.
+OTHER_VARIABLES: Mapping[str, str] = {
+    "LUCEBOX_CACHE": "folder for downloaded models and built libraries; default: the user's cache folder",
+    "LUCEBOX_BACKENDS": "at install: ggml backends to build besides the CPU's: `cuda`, `hip`, `vulkan`, `metal`",
+    "LUCEBOX_GGML_SOURCE": "at install: a ggml checkout to build instead of the pinned one",
+    "LUCEBOX_GGML_LIB": "folder of built ggml libraries to use instead of the installed ones",
+}
+
+StructT = TypeVar("StructT", bound=msgspec.Struct)
+
+_log = logging.getLogger(__name__)
+
+
+class Kind(Protocol):
+    """What values a setting takes. `parse` and `check` raise ValueError saying what is allowed."""
+
+    def parse(self, text: str) -> Any: ...
+
+    def check(self, value: Any) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Any text but the empty one."""
+
+    def parse(self, text: str) -> str:
+        self.check(text)
+        return text
+
+    def check(self, value: Any) -> None:
+        if not isinstance(value, str) or not value.strip():
+            raise ValueError("must be a text that is not empty")
+
+
+@dataclass(frozen=True, slots=True)
+class Integer:
+    """A whole number from `low` to `high`."""
+
+    low: int
+    high: int
+
+    def parse(self, text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            raise ValueError(self._allowed()) from None
+        self.check(value)
+        return value
+
+    def check(self, value: Any) -> None:
+        if not isinstance(value, int) or isinstance(value, bool) or not self.low <= value <= self.high:
+            raise ValueError(self._allowed())
+
+    def _allowed(self) -> str:
+        return f"must be a whole number from {self.low} to {self.high}"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of a few words."""
+
+    words: tuple[str, ...]
+
+    def parse(self, text: str) -> str:
+        self.check(text)
+        return text
+
+    def check(self, value: Any) -> None:
+        if value not in self.words:
+            raise ValueError(f"must be one of {', '.join(self.words)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """Annotation that makes a struct field a setting. `unset` says what stands for a default of None."""
+
+    help: str
+    kind: Kind
+    metavar: str = ""
+    unset: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A struct field and its Flag."""
+
+    field: str
+    flag: Flag
+    default: Any
+
+    @property
+    def option(self) -> str:
+        return "--" + self.field.replace("_", "-")
+
+    @property
+    def variable(self) -> str:
+        return ENVIRONMENT_PREFIX + self.field.upper()
+
+    @property
+    def default_text(self) -> str:
+        return self.flag.unset if self.default is None else str(self.default)
+
+    def check(self, value: Any, *, given_as: str) -> None:
+        """Raises ConfigError when `value` is neither allowed nor the default."""
+        if value == self.default:
+            return
+        try:
+            self.flag.kind.check(value)
+        except ValueError as error:
+            raise ConfigError(f"{given_as} {error}, not {value!r}") from None
+
+    def parse(self, text: str, *, given_as: str) -> Any:
+        try:
+            return self.flag.kind.parse(text)
+        except ValueError as error:
+            raise ConfigError(f"{given_as} {error}, not {text!r}") from None
+
+
+def settings(options: type[msgspec.Struct]) -> Iterator[Setting]:
+    """Every setting of `options`, those of inner structs in place."""
+    hints = get_type_hints(options, include_extras=True)
+    for field in msgspec.structs.fields(options):
+        hint = hints[field.name]
+        flag = next((m for m in getattr(hint, "__metadata__", ()) if isinstance(m, Flag)), None)
+        if flag is not None:
+            yield Setting(field.name, flag, field.default)
+        elif isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+            yield from settings(hint)
+
+
+def check(options: msgspec.Struct) -> None:
+    """Raises ConfigError naming the first setting of `options` itself whose value is not allowed."""
+    for setting in settings(type(options)):
+        if hasattr(options, setting.field):
+            setting.check(getattr(options, setting.field), given_as=setting.field)
+
+
+class ArgumentParser(argparse.ArgumentParser):
+    """argparse whose complaints are ConfigErrors, with a guess at what was meant."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs.setdefault("allow_abbrev", False)
+        super().__init__(*args, **kwargs)
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(message, remedy=f"see {self.prog} --help")
+
+    def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
+        parsed, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            known = [option for action in self._actions for option in action.option_strings]
+            raise ConfigError(f"unknown argument {unknown[0]!r}", remedy=self._guess(unknown[0], known))
+        return parsed
+
+    def _guess(self, word: str, known: list[str]) -> str:
+        close = difflib.get_close_matches(word.partition("=")[0], known, 1)
+        return f"did you mean {close[0]}?" if close else f"see {self.prog} --help"
+
+
+def add_arguments(parser: argparse.ArgumentParser, options: type[msgspec.Struct]) -> None:
+    """A flag per setting. An absent flag leaves no attribute, so the environment can speak next."""
+    for setting in settings(options):
+        flag = setting.flag
+        metavar = "{" + ",".join(flag.kind.words) + "}" if isinstance(flag.kind, Choice) else flag.metavar
+        text = f"{flag.help} [{setting.variable}; default: {setting.default_text}]".replace("%", "%%")
+        parser.add_argument(
+            setting.option, dest=setting.field, metavar=metavar, default=argparse.SUPPRESS, help=text
+        )
+
+
+def given(
+    options: type[msgspec.Struct], arguments: argparse.Namespace, environ: Mapping[str, str]
+) -> dict[str, Any]:
+    """The values asked for, by field. A flag beats its variable, and an empty variable is unset."""
+    values: dict[str, Any] = {}
+    for setting in settings(options):
+        if hasattr(arguments, setting.field):
+            values[setting.field] = setting.parse(getattr(arguments, setting.field), given_as=setting.option)
+        elif environ.get(setting.variable):
+            values[setting.field] = setting.parse(environ[setting.variable], given_as=setting.variable)
+    return values
+
+
+def build(options: type[StructT], values: Mapping[str, Any]) -> StructT:
+    """`options` made of `values` (by field, inner structs' fields too) and defaults."""
+    hints = get_type_hints(options)
+    fields: dict[str, Any] = {}
+    for field in msgspec.structs.fields(options):
+        hint = hints[field.name]
+        if field.name in values:
+            fields[field.name] = values[field.name]
+        elif isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+            fields[field.name] = build(hint, values)
+    return options(**fields)
+
+
+def warn_of_unknown_variables(options: type[msgspec.Struct], environ: Mapping[str, str]) -> None:
+    """Logs a warning for each LUCEBOX_ variable that nothing reads: most are misspelt."""
+    known = [setting.variable for setting in settings(options)] + list(OTHER_VARIABLES)
+    for name in sorted(environ):
+        if name.startswith(ENVIRONMENT_PREFIX) and name not in known:
+            close = difflib.get_close_matches(name, known, 1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            _log.warning("the environment variable %s means nothing to Lucebox%s", name, hint)
+
+
+def markdown_table(options: type[msgspec.Struct]) -> str:
+    """The README's table of flags."""
+    lines = ["| Flag | Environment | Default | Meaning |", "|---|---|---|---|"]
+    for setting in settings(options):
+        kind = setting.flag.kind
+        allowed = f" ({', '.join(f'`{word}`' for word in kind.words)})" if isinstance(kind, Choice) else ""
+        default = setting.default_text if setting.default is None else f"`{setting.default_text}`"
+        meaning = setting.flag.help + allowed
+        lines.append(f"| `{setting.option}` | `{setting.variable}` | {default} | {meaning} |")
+    return "\n".join(lines) + "\n"
+
+
+def variables_table() -> str:
+    """The README's table of the other environment variables."""
+    lines = ["| Environment | Meaning |", "|---|---|"]
+    lines += [f"| `{name}` | {meaning} |" for name, meaning in OTHER_VARIABLES.items()]
+    return "\n".join(lines) + "\n"
