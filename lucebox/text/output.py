@@ -35,7 +35,7 @@ class TextOutput:
         return self._show(len(self._held) - self._n_uncertain(), final=False)
 
     def finish(self, keep_bytes: int | None = None) -> str:
-        """Ends the text, and returns what was held back; Finish's `keep_bytes` cuts it before a stop string."""
+        """Ends the text, and returns what was held back, cut to Finish's `keep_bytes` in all if given."""
         n = len(self._held) if keep_bytes is None else keep_bytes - self._n_shown_bytes
         return self._show(max(n, 0), final=True)
 
