@@ -1,7 +1,7 @@
 """What the user asks for (options) and what the engine is given (configs). Frozen, composed, no inheritance.
 
-Options hold names, and None where the choice is ours; `lucebox.resolve` turns them into configs, which hold paths
-and numbers only. Both are msgspec structs: a config goes to the engine's process as it is.
+Options hold names, and None where the choice is ours; `lucebox.resolve` turns them into configs, which hold
+paths and numbers only. Both are msgspec structs: a config goes to the engine's process as it is.
 """
 
 from __future__ import annotations

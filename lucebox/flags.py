@@ -1,7 +1,7 @@
 """One description per setting, from which its flag, its environment variable and the README's table are made.
 
-A setting is a struct field annotated with a `Flag`. The field's name gives `--the-flag` and `LUCEBOX_THE_FLAG`, its
-default is the default everywhere, and a struct inside a struct contributes its own fields.
+A setting is a struct field annotated with a `Flag`. The field's name gives `--the-flag` and its twin
+`LUCEBOX_THE_FLAG`, its default is the default everywhere, and a struct in a struct adds its own fields.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ENVIRONMENT_PREFIX = "LUCEBOX_"
 # Read by other parts than the settings: where downloads go, and how ggml is built and found.
 OTHER_VARIABLES: Mapping[str, str] = {
     "LUCEBOX_CACHE": "folder for downloaded models and built libraries; default: the user's cache folder",
-    "LUCEBOX_BACKENDS": "at install: ggml backends to build besides the CPU's: `cuda`, `hip`, `vulkan`, `metal`",
+    "LUCEBOX_BACKENDS": "at install: ggml backends to build beside the CPU: `cuda`, `hip`, `vulkan`, `metal`",
     "LUCEBOX_GGML_SOURCE": "at install: a ggml checkout to build instead of the pinned one",
     "LUCEBOX_GGML_LIB": "folder of built ggml libraries to use instead of the installed ones",
 }

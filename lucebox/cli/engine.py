@@ -1,0 +1,57 @@
+"""Opens the engine for `chat` and `generate`, with bars for what takes long."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from lucebox.cli.terminal import download_progress, load_progress, printable
+from lucebox.config import engine_options
+
+if TYPE_CHECKING:
+    from lucebox.api import Chunk, Engine
+    from lucebox.engine.messages import Timings
+
+
+@contextmanager
+def open_engine(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Iterator[Engine]:
+    """The engine that flags and environment ask for, ready; closed at the end."""
+    options = engine_options(arguments, environ)
+    from lucebox.api import Engine
+
+    with download_progress() as on_download, load_progress() as on_status:
+        engine = Engine.from_options(options, on_download=on_download, on_status=on_status)
+    with engine:
+        yield engine
+
+
+def write_chunks(chunks: Iterable[Chunk], collected: list[str] | None = None) -> Timings | None:
+    """Streams an answer to stdout as it comes, and a line end behind it. Text also goes to `collected`."""
+    timings = None
+    raw = not sys.stdout.isatty()
+    try:
+        for chunk in chunks:
+            sys.stdout.write(chunk.text if raw else printable(chunk.text, keep="\n\t"))
+            sys.stdout.flush()
+            if collected is not None:
+                collected.append(chunk.text)
+            timings = chunk.timings
+    finally:
+        sys.stdout.write("\n")
+        sys.stdout.flush()
+    return timings
+
+
+def describe(timings: Timings) -> str:
+    """One line about what an answer cost."""
+    parts = [
+        f"prompt {timings.prompt_n} tokens in {timings.prompt_ms:.0f} ms",
+        f"answer {timings.predicted_n} tokens at {timings.predicted_per_second:.1f} tokens/s",
+    ]
+    if timings.draft_n:
+        accepted = f"{timings.draft_n_accepted} of {timings.draft_n} guesses accepted"
+        parts.append(f"{accepted} ({timings.acceptance_rate:.0%})")
+    return "; ".join(parts)

@@ -1,0 +1,123 @@
+"""From what the user asked for to what the engine needs: names become paths, and open choices are made.
+
+Fetches models that are not there yet and reads the header of the target's file. Loads no library of ggml, so
+that a server's process never does: devices stay as they were named, and the engine's process looks them up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from lucebox import acceptance, draft_length, drafters, hub
+from lucebox.config import (
+    AUTO,
+    DEFAULT_CTX_SIZE_LIMIT,
+    NONE,
+    EngineConfig,
+    EngineOptions,
+    ModelConfig,
+    ServerConfig,
+    ServerOptions,
+)
+from lucebox.cores import physical_cores
+from lucebox.errors import ConfigError
+from lucebox.gguf import read
+
+MODEL_DRAFTER = "model"
+
+# (model as named, bytes here, bytes in all)
+Progress = Callable[[str, int, int], None]
+
+
+def resolve(options: ServerOptions, *, on_progress: Progress | None = None) -> ServerConfig:
+    """All that a server needs. Downloads what is missing, reporting to `on_progress`.
+
+    Raises ConfigError, DownloadError or ModelFileError.
+    """
+    engine = resolve_engine(options.engine, on_progress=on_progress)
+    return ServerConfig(
+        engine=engine,
+        host=options.host,
+        port=options.port,
+        model_alias=options.model_alias or model_name(options.engine.target_model),
+        api_key=options.api_key,
+        log_level=options.log_level,
+    )
+
+
+def resolve_engine(options: EngineOptions, *, on_progress: Progress | None = None) -> EngineConfig:
+    """All that an engine needs. Downloads what is missing, reporting to `on_progress`.
+
+    Raises ConfigError, DownloadError or ModelFileError.
+    """
+    draft_model = None if options.draft_model == NONE else options.draft_model
+    drafter = _drafter(options.drafter, draft_model)
+    _check_plugins(options, drafter)
+    n_threads = options.threads or physical_cores()
+
+    def model(name: str, device: str) -> ModelConfig:
+        path = find_model(name, on_progress=on_progress)
+        return ModelConfig(path=str(path), device=device, n_threads=n_threads, kv_type=options.kv_type)
+
+    target = model(options.target_model, options.target_device)
+    draft = None if draft_model is None else model(draft_model, options.draft_device)
+    return EngineConfig(
+        target=target,
+        draft=draft,
+        drafter=drafter,
+        acceptance=options.acceptance,
+        draft_length=options.draft_length,
+        n_ctx=_n_ctx(options.ctx_size, target.path),
+        n_parallel=options.parallel,
+    )
+
+
+def find_model(model: str, *, on_progress: Progress | None = None) -> Path:
+    """The absolute path of a model's file, fetched if need be. Raises ConfigError or DownloadError."""
+    progress = partial(on_progress, model) if on_progress else None
+    return hub.resolve(model, progress=progress).absolute()
+
+
+def model_name(model: str) -> str:
+    """What a model is called in the API: its name, or its file's without folder and ending."""
+    return Path(model.removeprefix("hf:")).name.removesuffix(".gguf")
+
+
+def _drafter(drafter: str, draft_model: str | None) -> str:
+    """The drafter's name, `none` for nobody. Raises ConfigError when drafter and draft model contradict."""
+    if drafter == AUTO:
+        return NONE if draft_model is None else MODEL_DRAFTER
+    needs_model = drafter.partition(":")[0] == MODEL_DRAFTER
+    if needs_model and draft_model is None:
+        raise ConfigError("the drafter `model` needs a draft model", remedy="name one with --draft-model")
+    if not needs_model and draft_model is not None:
+        raise ConfigError(
+            f"the drafter {drafter!r} would leave the draft model {draft_model} unused",
+            remedy="use --drafter model, or --draft-model none",
+        )
+    return drafter
+
+
+def _check_plugins(options: EngineOptions, drafter: str) -> None:
+    """Raises ConfigError for a name or option that no plug-in knows, long before a model is loaded."""
+    if drafter != NONE:
+        drafters.get(drafter.partition(":")[0])
+    if options.acceptance != AUTO:
+        acceptance.create(options.acceptance)
+    draft_length.create(options.draft_length)
+
+
+def _n_ctx(ctx_size: int | None, target: str) -> int:
+    """Context of one sequence in tokens. Raises ConfigError when the model was not trained for so much."""
+    with read(target) as file:
+        n_ctx_train = file.uint(f"{file.architecture}.context_length", minimum=1)
+    if ctx_size is None:
+        return min(n_ctx_train, DEFAULT_CTX_SIZE_LIMIT)
+    if ctx_size > n_ctx_train:
+        raise ConfigError(
+            f"--ctx-size {ctx_size} is more than the {n_ctx_train} tokens that {target} was trained for",
+            remedy=f"ask for {n_ctx_train} or less",
+        )
+    return ctx_size
