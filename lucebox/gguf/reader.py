@@ -143,8 +143,8 @@ class GgufFile:
 def read(path: str | os.PathLike[str]) -> GgufFile:
     """Opens a GGUF file (version 2 or 3, little-endian), or all parts of a split one given any of them.
 
-    Nothing but the header is touched; weights are paged in when they are used. Raises ModelFileError for a
-    file that cannot be read or is not sound.
+    Only the header is touched; weights are paged in when used, so the file must not shrink meanwhile.
+    Raises ModelFileError for a file that cannot be read or is not sound.
     """
     first = _Part(Path(path), 0)
     parts = [first]
