@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -11,21 +10,9 @@ from lucebox.cli.terminal import download_progress, printable
 
 if TYPE_CHECKING:
     from lucebox.gguf import GgufFile
+    from lucebox.gguf.describe import Description
 
 HELP = "show what a model file holds, without loading it"
-
-# (label, key of the metadata; {} is the architecture)
-_NUMBERS = (
-    ("context", "{}.context_length"),
-    ("layers", "{}.block_count"),
-    ("embedding", "{}.embedding_length"),
-    ("feed-forward", "{}.feed_forward_length"),
-    ("heads", "{}.attention.head_count"),
-    ("KV heads", "{}.attention.head_count_kv"),
-    ("licence", "general.license"),
-    ("tokenizer", "tokenizer.ggml.model"),
-    ("pre-tokenizer", "tokenizer.ggml.pre"),
-)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,42 +22,45 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
     from lucebox.gguf import read
+    from lucebox.gguf.describe import describe
     from lucebox.resolve import find_model
 
     with download_progress() as on_progress:
         path = find_model(arguments.model, on_progress=on_progress)
     with read(path) as file:
-        _show(list(_facts(file)))
+        _show(list(_facts(describe(file))))
         if arguments.tensors:
             _show_tensors(file)
     return 0
 
 
-def _facts(file: GgufFile) -> Iterator[tuple[str, str]]:
-    metadata = file.metadata
-    tensors = list(file.tensors.values())
-    n_bytes = sum(tensor.n_bytes for tensor in tensors)
-    n_params = sum(tensor.n_elements for tensor in tensors)
-    types = Counter(tensor.type.name for tensor in tensors)
-    yield "file", str(file.path)
-    yield "name", str(metadata.get("general.name", "-"))
-    yield "architecture", file.architecture
-    yield "parameters", f"{n_params / 1e6:,.1f} million"
-    yield "weights", f"{n_bytes / 2**20:,.0f} MiB, {8 * n_bytes / max(1, n_params):.2f} bits per parameter"
-    yield "tensors", f"{len(tensors)}: " + ", ".join(f"{n} {name}" for name, n in types.most_common())
-    for label, key in _NUMBERS:
-        value = metadata.get(key.format(file.architecture))
-        if value is not None:
-            yield label, str(value)
-    if "tokenizer.ggml.tokens" in metadata:
-        yield "vocabulary", f"{metadata.length('tokenizer.ggml.tokens')} tokens"
-    yield "chat template", "yes" if "tokenizer.chat_template" in metadata else "no"
+def _facts(it: Description) -> Iterator[tuple[str, object]]:
+    """Label and value, None for what the file does not say."""
+    yield "file", it.path
+    if it.n_parts > 1:
+        yield "parts", it.n_parts
+    yield "size", f"{it.n_bytes / 2**20:,.0f} MiB"
+    yield "name", it.name
+    yield "licence", it.licence
+    yield "architecture", it.architecture
+    yield "parameters", f"{it.n_parameters / 1e6:,.1f} million at {it.bits_per_parameter:.2f} bits"
+    yield "tensors", it.n_tensors
+    for share in it.types:
+        yield f"  {share.type}", f"{share.n_tensors} tensors, {share.n_bytes / 2**20:,.1f} MiB"
+    yield "layers", it.n_layer
+    yield "embedding", it.n_embd
+    yield "heads", it.n_head
+    yield "KV heads", it.n_head_kv
+    yield "context", None if it.n_ctx_train is None else f"{it.n_ctx_train} tokens"
+    yield "vocabulary", None if it.n_vocab is None else f"{it.n_vocab} tokens"
+    yield "tokenizer", it.tokenizer
+    yield "chat template", "yes" if it.has_chat_template else "no"
 
 
-def _show(facts: list[tuple[str, str]]) -> None:
+def _show(facts: list[tuple[str, object]]) -> None:
     width = max(len(label) for label, _ in facts)
     for label, value in facts:
-        print(f"{label:<{width}}  {printable(value)}")
+        print(f"{label:<{width}}  {printable('-' if value is None else str(value))}")
 
 
 def _show_tensors(file: GgufFile) -> None:
