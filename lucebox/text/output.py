@@ -29,6 +29,11 @@ class TextOutput:
         self._held = b""
         self._n_shown_bytes = 0
 
+    @property
+    def n_shown_bytes(self) -> int:
+        """How many of the text's bytes have been returned, or wait for the rest of their character."""
+        return self._n_shown_bytes
+
     def push(self, token_ids: Sequence[int]) -> str:
         """Takes the next tokens, and returns the text that is certain by now (possibly empty)."""
         self._held += b"".join(self._vocabulary.token_bytes(token) for token in token_ids)
