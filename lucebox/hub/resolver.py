@@ -48,7 +48,7 @@ def models_dir() -> Path:
 
 
 def _unknown(model: str, catalogue: Mapping[str, CatalogueModel]) -> ConfigError:
-    if Path(model).is_dir():
+    if model and Path(model).is_dir():
         return ConfigError(f"{model} is a directory", remedy="give the path of a .gguf file in it")
     if model.endswith(".gguf") or "/" in model or "\\" in model:
         return ConfigError(f"There is no model file {model}", remedy="check the path")
