@@ -33,12 +33,14 @@ class ModelDrafter(Drafter):
 
     The runtime's n_sequences and n_ctx bound the sequences and their lengths; a sequence that has outgrown it
     gets empty drafts. What was drafted stays cached: a round feeds only tokens that the cache has not seen.
+    `n_vocab` is the target's: padding may make it differ from the draft model's.
     """
 
     name = "model"
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, n_vocab: int) -> None:
         self.runtime = runtime
+        self._n_vocab = n_vocab
         self._cached: dict[int, list[int]] = {}
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[Draft]:
@@ -78,7 +80,8 @@ class ModelDrafter(Drafter):
 
     def _has_room(self, d: _Drafting) -> bool:
         fits = len(d.cached) + len(d.pending) <= self.runtime.n_ctx
-        return fits and len(d.tokens) < d.request.n_max
+        known = max(d.pending) < self.runtime.n_vocab
+        return fits and known and len(d.tokens) < d.request.n_max
 
     def _feed(self, active: Sequence[_Drafting]) -> Iterator[tuple[_Drafting, Float32Array]]:
         """Feeds what is pending, and yields next logits: float32[n_vocab], valid until the next ones."""
@@ -96,7 +99,8 @@ class ModelDrafter(Drafter):
                 d.cached.extend(d.pending[:n])
                 del d.pending[:n]
                 first += n
-            yield from zip(ready, output.logits, strict=True)
+            for d, logits in zip(ready, output.logits, strict=True):
+                yield d, _resized(logits, self._n_vocab)
 
     def _draw(self, d: _Drafting, logits: Float32Array) -> None:
         """Draws the next token, or ends the draft by leaving nothing pending."""
@@ -142,6 +146,13 @@ def _batches(active: Sequence[_Drafting], n_batch: int) -> Iterator[list[tuple[_
                 batch, room = [], n_batch
     if batch:
         yield batch
+
+
+def _resized(logits: Float32Array, n_vocab: int) -> Float32Array:
+    """float32[n_vocab]: logits of the target's ids; an id that the draft model lacks is impossible."""
+    if len(logits) >= n_vocab:
+        return logits[:n_vocab]
+    return np.pad(logits, (0, n_vocab - len(logits)), constant_values=-np.inf)
 
 
 def _confidence(law: Distribution, logits: Float32Array) -> Distribution:

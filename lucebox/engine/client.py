@@ -32,6 +32,7 @@ from lucebox.errors import EngineError, LuceboxError
 logger = logging.getLogger(__name__)
 
 MAX_IN_FLIGHT = 512
+MAX_DEATHS_PER_REQUEST = 2
 NO_TIMINGS = Timings()
 
 
@@ -79,18 +80,25 @@ class InFlight:
     generated: list[int]
     carried: Timings = NO_TIMINGS  # spent by engines that died before they finished it
     seen: Timings = NO_TIMINGS  # spent by the engine of now, as its events tell
-    n_deaths: int = 0
+    last_time_ms: float = 0.0
+    n_deaths: int = 0  # of engines that ran it, since its last new token
+    is_cancelled: bool = False
 
     def note(self, event: StepEvent) -> StepEvent:
         """Takes account of `event`, and returns it; the last one with the timings of the whole request."""
+        if event.tokens:
+            self.n_deaths = 0
         self.generated.extend(event.tokens)
+        elapsed_ms = event.time_ms - self.last_time_ms if self.last_time_ms else 0.0
+        self.last_time_ms = event.time_ms
         self.seen += Timings(
             predicted_n=len(event.tokens),
+            predicted_ms=elapsed_ms,
             draft_n=event.n_drafted,
             draft_n_accepted=sum(origin is Origin.ACCEPTED for origin in event.origins),
             n_rounds=event.n_rounds,
         )
-        if event.finish is None or self.n_deaths == 0:
+        if event.finish is None:
             return event
         return _with_timings(event, self.carried + event.finish.timings)
 
@@ -165,6 +173,7 @@ class EngineClient(ABC):
         """Ends a request; its last event says `cancelled`. An id that is unknown or has ended is ignored."""
         with self._changed:
             if id in self._in_flight:
+                self._in_flight[id].is_cancelled = True
                 self._send(Cancel(id))
 
     def status(self) -> EngineStatus:
@@ -245,13 +254,42 @@ class EngineClient(ABC):
             stats.timings + event.finish.timings,
         )
 
-    def _give_up(self, error: LuceboxError) -> None:
+    def _lost(self, reason: str) -> int:
+        """The engine died of `reason`. Fails the requests that seem to be what kills it, and says how many.
+
+        Suspects are the running ones: as many as run at once, in the order they came.
+        """
+        with self._changed:
+            n_running = self._info.n_parallel if self._info else 0
+            doomed = []
+            for id, request in list(self._in_flight.items())[:n_running]:
+                request.n_deaths += 1
+                if request.n_deaths >= MAX_DEATHS_PER_REQUEST:
+                    doomed.append(id)
+        error = EngineError(f"the engine died {MAX_DEATHS_PER_REQUEST} times on this request: {reason}")
+        for id in doomed:
+            self._deliver(id, Failed.of(id, error))
+        return len(doomed)
+
+    def _resubmit(self) -> None:
+        """Sends everything in flight to a new engine, which goes on where the dead one stopped."""
+        with self._changed:
+            requests = list(self._in_flight.values())
+            for request in requests:
+                request.carried += request.seen
+                request.seen, request.last_time_ms = NO_TIMINGS, 0.0
+                self._send(msgspec.structs.replace(request.submit, generated=list(request.generated)))
+                if request.is_cancelled:
+                    self._send(Cancel(request.submit.id))
+
+    def _give_up(self, error: LuceboxError, state: EngineState = EngineState.FAILED) -> None:
         """The engine cannot go on: every request fails with `error`, and so does every later call."""
         with self._changed:
             if self._error is None:
                 self._error = error
+        self._set_status(state, str(error))
+        with self._changed:
             requests = list(self._in_flight)
-        self._set_status(EngineState.FAILED, str(error))
         for id in requests:
             self._deliver(id, Failed.of(id, error))
 

@@ -1,0 +1,91 @@
+"""Checks a request against the models, and makes the sequence that will serve it."""
+
+from __future__ import annotations
+
+from lucebox import acceptance, draft_length
+from lucebox.acceptance.base import AcceptanceStrategy
+from lucebox.draft_length.base import DraftLengthController
+from lucebox.engine.messages import Submit
+from lucebox.engine.sequence import EngineSequence
+from lucebox.errors import ConfigError, ContextLengthError, RequestError
+from lucebox.sampling.params import SamplingParams
+from lucebox.sampling.sampler import Sampler
+from lucebox.text.stop import StopMatcher
+from lucebox.text.vocabulary import Vocabulary
+
+AUTO = "auto"
+
+
+class Admission:
+    """What every request is measured by: the target's vocabulary and context, the engine's own settings."""
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        n_vocab: int,
+        n_ctx: int,
+        *,
+        acceptance_spec: str = AUTO,
+        draft_length_spec: str,
+    ) -> None:
+        self._vocabulary = vocabulary
+        self._n_vocab = n_vocab
+        self._n_ctx = n_ctx
+        self._acceptance_spec = acceptance_spec
+        self._controller = draft_length.create(draft_length_spec)
+        if acceptance_spec != AUTO:
+            acceptance.create(acceptance_spec)  # a wrong name fails the start, not the first request
+
+    def admit(self, submit: Submit) -> EngineSequence:
+        """A sequence that serves `submit`.
+
+        Raises RequestError naming the field that is wrong; ContextLengthError for a prompt without room.
+        """
+        params = submit.params
+        params.validate(self._n_vocab)
+        self._check_tokens(submit)
+        return EngineSequence(
+            submit=submit,
+            sampler=Sampler(params, self._n_vocab, submit.prompt, submit.generated),
+            acceptance=self._acceptance(params),
+            controller=self._draft_length(params),
+            stops=StopMatcher(params.stop),
+            end_tokens=self._vocabulary.eog_ids,
+            token_bytes=self._vocabulary.token_bytes,
+            n_ctx=self._n_ctx,
+        )
+
+    def _check_tokens(self, submit: Submit) -> None:
+        if not submit.prompt:
+            raise RequestError("the prompt is empty", param="prompt", remedy="send at least one token")
+        tokens = [*submit.prompt, *submit.generated]
+        for token in (min(tokens), max(tokens)):
+            if not 0 <= token < self._n_vocab:
+                raise RequestError(
+                    f"token id {token} is outside the vocabulary of {self._n_vocab}", param="prompt"
+                )
+        if len(tokens) >= self._n_ctx:
+            raise ContextLengthError(self._n_ctx, len(submit.prompt))
+
+    def _acceptance(self, params: SamplingParams) -> AcceptanceStrategy:
+        spec = params.speculative.acceptance or self._acceptance_spec
+        if spec == AUTO:
+            spec = acceptance.default(params)
+        try:
+            return acceptance.create(spec)
+        except ConfigError as error:
+            raise _of_request(error, "speculative.acceptance") from error
+
+    def _draft_length(self, params: SamplingParams) -> DraftLengthController | None:
+        if params.speculative.enabled is False:
+            return None
+        if params.speculative.draft_length is None:
+            return self._controller
+        try:
+            return draft_length.create(params.speculative.draft_length)
+        except ConfigError as error:
+            raise _of_request(error, "speculative.draft_length") from error
+
+
+def _of_request(error: ConfigError, param: str) -> RequestError:
+    return RequestError(f"{param}: {error.message}", param=param, remedy=error.remedy)

@@ -1,0 +1,117 @@
+"""Asks controllers how far to guess, and drafters to guess. Their failures cost drafts, never a request."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from lucebox.core import RoundResult, Verdict
+from lucebox.draft_length.base import DraftLengthController, Plan, SequenceState
+from lucebox.drafters.base import Drafter, DraftRequest
+from lucebox.engine.round import Round
+from lucebox.engine.sequence import EngineSequence
+
+logger = logging.getLogger(__name__)
+
+
+class Drafting:
+    """The drafters at hand, by name, preferred first."""
+
+    def __init__(self, drafters: Mapping[str, Drafter]) -> None:
+        self._drafters = dict(drafters)
+
+    def draft(self, rounds: Sequence[Round], n_draft_rows: int) -> None:
+        """Gives every round that may have one its draft, of at most `n_draft_rows` tokens."""
+        by_slot = {r.sequence.slot: r for r in rounds}
+        for name, plans in self._plan(rounds, n_draft_rows).items():
+            drafter = self._drafters[name]
+            requests = [_request(by_slot[slot].sequence, plan) for slot, plan in plans.items()]
+            started_s = time.perf_counter()
+            try:
+                drafts = drafter.propose(requests)
+            except Exception:
+                logger.exception("drafter %s failed; %d requests go on without it", name, len(requests))
+                for request in requests:
+                    by_slot[request.sequence].sequence.controller = None
+                    drafter.release(request.sequence)
+                continue
+            elapsed_s = time.perf_counter() - started_s
+            for request, draft in zip(requests, drafts, strict=True):
+                r = by_slot[request.sequence]
+                r.drafter, r.draft, r.draft_ms = name, draft, 1000.0 * elapsed_s
+                r.sequence.clock.draft_s += elapsed_s
+
+    def learn(self, r: Round, verdict: Verdict, n_prefix: int, verify_ms: float) -> None:
+        """Tells drafter and controller what became of a round; `n_prefix` tokens stood before it."""
+        sequence = r.sequence
+        if r.drafter:
+            self._drafters[r.drafter].observe(sequence.slot, n_prefix, verdict)
+        if sequence.controller is None:
+            return
+        result = RoundResult(
+            sequence=sequence.slot,
+            drafter=r.drafter,
+            n_drafted=len(r.draft),
+            n_accepted=len(verdict.path),
+            draft_ms=r.draft_ms,
+            verify_ms=verify_ms,
+            n_rows=r.n_rows,
+            n_kv=n_prefix,
+            accepted_tokens=[int(r.draft.tokens[i]) for i in verdict.path],
+            next_token=verdict.token,
+        )
+        sequence.controller.update(result)
+
+    def release(self, slot: int) -> None:
+        """Every drafter forgets the sequence in `slot`."""
+        for drafter in self._drafters.values():
+            drafter.release(slot)
+
+    def close(self) -> None:
+        for drafter in self._drafters.values():
+            drafter.close()
+
+    def _plan(self, rounds: Sequence[Round], n_draft_rows: int) -> dict[str, dict[int, Plan]]:
+        """Plans of the sequences that draft in this step, by drafter and slot."""
+        if not self._drafters:
+            return {}
+        batches: dict[DraftLengthController, list[SequenceState]] = {}
+        for r in rounds:
+            sequence = r.sequence
+            n_room = min(sequence.n_left - 1, n_draft_rows)
+            if sequence.n_missing == 1 and sequence.controller is not None and n_room > 0:
+                state = SequenceState(sequence.slot, len(sequence.tokens), n_room)
+                batches.setdefault(sequence.controller, []).append(state)
+        plans: dict[str, dict[int, Plan]] = {}
+        for controller, states in batches.items():
+            try:
+                planned = controller.plan(states, list(self._drafters))
+            except Exception:
+                logger.exception(
+                    "a draft-length controller failed; %d sequences are not drafted", len(states)
+                )
+                continue
+            for state in states:
+                plan = planned[state.sequence]
+                n_max = min(plan.n_max, state.n_room)
+                if n_max > 0:
+                    plans.setdefault(plan.drafter, {})[state.sequence] = Plan(plan.drafter, n_max, plan.shape)
+        return plans
+
+
+def _request(sequence: EngineSequence, plan: Plan) -> DraftRequest:
+    assert sequence.controller is not None
+    return DraftRequest(
+        sequence=sequence.slot,
+        prefix=sequence.tokens,
+        n_max=plan.n_max,
+        draw_mode=sequence.acceptance.draw_mode,
+        sampler=sequence.sampler,
+        random=sequence.random(),
+        keep_drafting=partial(sequence.controller.keep_drafting, sequence.slot),
+        stop_tokens=sequence.draft_stop_tokens,
+        needs_q=sequence.acceptance.needs_q,
+        shape=plan.shape,
+    )

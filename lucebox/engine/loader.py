@@ -1,0 +1,155 @@
+"""Builds an engine from its configuration: loads the models, compares their vocabularies, makes the parts."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from lucebox import drafters
+from lucebox.config import NONE, EngineConfig, ModelConfig
+from lucebox.drafters.base import Drafter
+from lucebox.drafters.model import ModelDrafter
+from lucebox.engine.admission import Admission
+from lucebox.engine.messages import EngineInfo, ModelInfo
+from lucebox.engine.step import Stepper
+from lucebox.errors import ConfigError, VocabularyMismatchError
+from lucebox.gguf import GgufFile, read
+from lucebox.runtime.runtime import Runtime
+from lucebox.text.vocabulary import Vocabulary
+
+logger = logging.getLogger(__name__)
+
+LoadProgress = Callable[[str, float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedEngine:
+    """What an EngineLoop needs. The stepper owns all device memory."""
+
+    stepper: Stepper
+    admission: Admission
+    info: EngineInfo
+
+
+def load(config: EngineConfig, on_progress: LoadProgress) -> LoadedEngine:
+    """Loads what `config` names; `on_progress(stage, fraction)` hears of each model.
+
+    Raises the LuceboxError that stops it, with nothing left on any device.
+    """
+    started_s = time.monotonic()
+    with ExitStack() as undo:
+        with read(config.target.path) as target_file:
+            vocabulary = Vocabulary.from_metadata(target_file.metadata, config.target.path)
+            _check_draft(config, target_file, vocabulary)
+        target = _load_model(config.target, "target model", config.n_ctx, config.n_parallel, on_progress)
+        undo.callback(target.close)
+        if config.n_parallel > target.n_batch:
+            raise ConfigError(
+                f"{config.n_parallel} parallel sequences are more than the {target.n_batch} rows of a batch",
+                remedy=f"use --parallel {target.n_batch} or less",
+            )
+        admission = Admission(
+            vocabulary,
+            target.n_vocab,
+            target.n_ctx,
+            acceptance_spec=config.acceptance,
+            draft_length_spec=config.draft_length,
+        )
+        drafter, draft_info = _load_drafter(config, target.n_vocab, on_progress)
+        if drafter is not None:
+            undo.callback(drafter.close)
+        info = EngineInfo(
+            target=_model_info(config.target, target),
+            draft=draft_info,
+            n_ctx=target.n_ctx,
+            n_parallel=config.n_parallel,
+            drafter=config.drafter,
+            acceptance=config.acceptance,
+            draft_length=config.draft_length,
+            load_ms=1000.0 * (time.monotonic() - started_s),
+        )
+        by_name = {} if drafter is None else {drafter.name: drafter}
+        stepper = Stepper(target, by_name, config.n_parallel)
+        undo.pop_all()
+        return LoadedEngine(stepper, admission, info)
+
+
+def _load_model(
+    config: ModelConfig, stage: str, n_ctx: int, n_sequences: int, on_progress: LoadProgress
+) -> Runtime:
+    return Runtime.load(
+        config.path,
+        device=config.device,
+        n_threads=config.n_threads,
+        n_ctx=n_ctx,
+        n_sequences=n_sequences,
+        kv_type=config.kv_type,
+        on_progress=partial(on_progress, f"{stage} {Path(config.path).name}"),
+    )
+
+
+def _load_drafter(
+    config: EngineConfig, n_vocab: int, on_progress: LoadProgress
+) -> tuple[Drafter | None, ModelInfo | None]:
+    """The drafter and, if it is a model, what it is. Its cache is sized per sequence, as the target's."""
+    if config.drafter == NONE:
+        return None, None
+    if config.drafter != ModelDrafter.name:
+        return drafters.create(config.drafter), None
+    if config.draft is None:
+        raise ConfigError("the drafter `model` needs a draft model", remedy="name one with --draft-model")
+    with read(config.draft.path) as file:
+        n_ctx = min(config.n_ctx, _n_ctx_train(file))
+    if n_ctx < config.n_ctx:
+        logger.warning(
+            "the draft model was trained for %d tokens: sequences that grow longer go on without drafts",
+            n_ctx,
+        )
+    runtime = _load_model(config.draft, "draft model", n_ctx, config.n_parallel, on_progress)
+    return ModelDrafter(runtime, n_vocab), _model_info(config.draft, runtime)
+
+
+def _check_draft(config: EngineConfig, target_file: GgufFile, vocabulary: Vocabulary) -> None:
+    """Refuses a draft model that means other text by the same ids, before anything is loaded."""
+    n_ctx_train = _n_ctx_train(target_file)
+    if config.n_ctx > n_ctx_train:
+        raise ConfigError(
+            f"a context of {config.n_ctx} tokens is more than the {n_ctx_train} that {config.target.path} "
+            "was trained for",
+            remedy=f"use --ctx-size {n_ctx_train} or less",
+        )
+    if config.draft is None:
+        return
+    with read(config.draft.path) as draft_file:
+        draft = Vocabulary.from_metadata(draft_file.metadata, config.draft.path)
+    differences = vocabulary.differences(draft)
+    if not differences:
+        return
+    shown = "; ".join(f"id {d.token} is {d.ours!r} there and {d.theirs!r} here" for d in differences)
+    raise VocabularyMismatchError(
+        f"the draft model {config.draft.path} does not share the vocabulary of {config.target.path}: {shown}",
+        remedy="use a draft model of the same family, or --draft-model none",
+    )
+
+
+def _n_ctx_train(file: GgufFile) -> int:
+    return file.uint(f"{file.architecture}.context_length", minimum=1)
+
+
+def _model_info(config: ModelConfig, runtime: Runtime) -> ModelInfo:
+    file = runtime.file
+    path = Path(config.path)
+    return ModelInfo(
+        path=config.path,
+        name=file.string("general.name", default=path.stem),
+        architecture=file.architecture,
+        device=str(runtime.device),
+        n_vocab=runtime.n_vocab,
+        n_ctx_train=runtime.hparams.n_ctx_train,
+        n_bytes=path.stat().st_size,
+    )

@@ -1,0 +1,197 @@
+"""The state of one request inside the engine, and what one more token does to it. No tensors, no cache."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from lucebox.acceptance.base import AcceptanceStrategy
+from lucebox.core import Draft, Origin, Verdict
+from lucebox.draft_length.base import DraftLengthController
+from lucebox.engine.messages import Finish, FinishReason, StepEvent, Submit, Timings, TokenLogprobs
+from lucebox.sampling.random import RoundRandom
+from lucebox.sampling.sampler import Sampler
+from lucebox.text.stop import StopMatch, StopMatcher
+
+NO_SLOT = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Emission:
+    """What one round adds to a sequence, in order, cut behind the token that ended it.
+
+    `rows[i]` is the row of the round whose law token i was judged by or drawn from. `finish` says how the
+    sequence ended, if it did.
+    """
+
+    tokens: list[int]
+    origins: list[Origin]
+    rows: list[int]
+    finish: FinishReason | None = None
+    stop: StopMatch | None = None
+
+
+@dataclass(slots=True)
+class Clock:
+    """Wall-clock marks of one request, in seconds of the monotonic clock, and what its rounds added up to."""
+
+    started_s: float = 0.0
+    prompt_done_s: float = 0.0
+    draft_s: float = 0.0
+    n_drafted: int = 0
+    n_accepted: int = 0
+    n_rounds: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class EngineSequence:
+    """One request under way.
+
+    `tokens` are prompt and generated tokens. The target's cache holds the first `n_cached` of them, at most
+    all but the last, which is row 0 of the next forward: its logits are not known yet.
+    """
+
+    submit: Submit
+    sampler: Sampler
+    acceptance: AcceptanceStrategy
+    controller: DraftLengthController | None  # None: speculation is off for this request
+    stops: StopMatcher
+    end_tokens: frozenset[int]
+    token_bytes: Callable[[int], bytes]
+    n_ctx: int
+    tokens: list[int] = field(default_factory=list)
+    slot: int = NO_SLOT
+    n_cached: int = 0
+    round: int = 0
+    clock: Clock = field(default_factory=Clock)
+
+    def __post_init__(self) -> None:
+        self.tokens = [*self.submit.prompt, *self.submit.generated]
+        for token in self.submit.generated:
+            self.stops.push(self.token_bytes(token))
+
+    @property
+    def id(self) -> str:
+        return self.submit.id
+
+    @property
+    def n_generated(self) -> int:
+        """Generated tokens, those of an earlier engine included."""
+        return len(self.tokens) - len(self.submit.prompt)
+
+    @property
+    def n_missing(self) -> int:
+        """Tokens to feed until the next one can be drawn; 1 while decoding."""
+        return len(self.tokens) - self.n_cached
+
+    @property
+    def n_left(self) -> int:
+        """Tokens that may still be generated: context and max_tokens."""
+        n_context = self.n_ctx - len(self.tokens)
+        limit = self.submit.params.max_tokens
+        return n_context if limit is None else min(n_context, limit - self.n_generated)
+
+    @property
+    def draft_stop_tokens(self) -> frozenset[int]:
+        """Tokens behind which nothing can be kept."""
+        return frozenset() if self.submit.params.ignore_eos else self.end_tokens
+
+    def start(self, slot: int) -> None:
+        """The sequence runs from now on, as sequence `slot` of the caches."""
+        self.slot = slot
+        self.clock.started_s = time.monotonic()
+
+    def random(self) -> RoundRandom:
+        """The random numbers of the round that starts here."""
+        return RoundRandom(self.submit.seed, len(self.tokens))
+
+    def emit(self, draft: Draft, verdict: Verdict) -> Emission:
+        """Appends what `verdict` says, up to the token that ends the sequence."""
+        drafted = [int(draft.tokens[i]) for i in verdict.path]
+        candidates = [*drafted, verdict.token]
+        rows = [*(int(draft.parents[i]) for i in verdict.path), verdict.row]
+        origins = [*(Origin.ACCEPTED for _ in drafted), _last_origin(draft, verdict)]
+        finish: FinishReason | None = None
+        stop: StopMatch | None = None
+        n = 0
+        while n < len(candidates) and finish is None:
+            finish, stop = self._append(candidates[n])
+            n += 1
+        self.sampler.commit(candidates[:n])
+        self.round += 1
+        self.clock.n_rounds += 1
+        self.clock.n_drafted += len(draft)
+        self.clock.n_accepted += min(n, len(drafted))
+        return Emission(candidates[:n], origins[:n], rows[:n], finish, stop)
+
+    def event(self, emission: Emission, draft: Draft, logprobs: list[TokenLogprobs] | None) -> StepEvent:
+        """What the client is told of a round."""
+        now_s = time.monotonic()
+        if not self.clock.prompt_done_s:
+            self.clock.prompt_done_s = now_s
+        finish = None
+        if emission.finish is not None:
+            finish = self._finish(emission.finish, now_s, emission.stop)
+        return StepEvent(
+            id=self.id,
+            tokens=emission.tokens,
+            origins=emission.origins,
+            drafter=draft.drafter,
+            n_drafted=len(draft),
+            round=self.round,
+            logprobs=logprobs,
+            time_ms=now_s * 1000.0,
+            finish=finish,
+        )
+
+    def cancelled(self) -> StepEvent:
+        """The last event of a request that its client gave up."""
+        now_s = time.monotonic()
+        finish = self._finish("cancelled", now_s)
+        return StepEvent(id=self.id, tokens=[], origins=[], n_rounds=0, time_ms=now_s * 1000.0, finish=finish)
+
+    def _finish(self, reason: FinishReason, now_s: float, stop: StopMatch | None = None) -> Finish:
+        return Finish(
+            reason=reason,
+            stop_string=stop.string if stop else None,
+            keep_bytes=stop.start if stop else None,
+            timings=self._timings(now_s),
+        )
+
+    def _append(self, token: int) -> tuple[FinishReason | None, StopMatch | None]:
+        self.tokens.append(token)
+        if token in self.end_tokens and not self.submit.params.ignore_eos:
+            return "stop", None
+        stop = self.stops.push(self.token_bytes(token))
+        if stop is not None:
+            return "stop", stop
+        return ("length" if self.n_left <= 0 else None), None
+
+    def _timings(self, now_s: float) -> Timings:
+        clock = self.clock
+        started_s = clock.started_s or now_s
+        prompt_done_s = clock.prompt_done_s or now_s
+        return Timings(
+            prompt_n=len(self.submit.prompt),
+            prompt_ms=1000.0 * (prompt_done_s - started_s),
+            predicted_n=self.n_generated - len(self.submit.generated),
+            predicted_ms=1000.0 * (now_s - prompt_done_s),
+            draft_n=clock.n_drafted,
+            draft_n_accepted=clock.n_accepted,
+            n_rounds=clock.n_rounds,
+            draft_ms=1000.0 * clock.draft_s,
+        )
+
+
+def _last_origin(draft: Draft, verdict: Verdict) -> Origin:
+    """Plain without a draft, bonus behind a leaf of it, else the correction of what was rejected."""
+    if not len(draft):
+        return Origin.PLAIN
+    is_leaf = verdict.row not in draft.parents.tolist()
+    return Origin.BONUS if is_leaf else Origin.CORRECTED
+
+
+def rows_behind(draft: Draft, row: int) -> Sequence[int]:
+    """The drafted tokens on the path to `row`, in order: what stands between the prefix and its logits."""
+    return [int(draft.tokens[i]) for i in draft.ancestors(row)]

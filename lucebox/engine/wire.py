@@ -1,0 +1,75 @@
+"""Messages over a stream socket: a length of four bytes, big endian, and that many bytes of msgpack."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+from typing import Generic, TypeVar
+
+import msgspec
+
+from lucebox.errors import EngineError
+
+HEADER = struct.Struct(">I")
+MAX_MESSAGE_BYTES = 1 << 28
+
+Incoming = TypeVar("Incoming")
+
+
+class MalformedMessageError(EngineError):
+    """A whole message arrived that is none of the expected ones; the stream goes on behind it."""
+
+
+class Channel(Generic[Incoming]):
+    """One end of a connection. `send` from any thread; `receive` from one."""
+
+    def __init__(self, connection: socket.socket, incoming: type[Incoming]) -> None:
+        self._socket = connection
+        self._decoder = msgspec.msgpack.Decoder(incoming)
+        self._encoder = msgspec.msgpack.Encoder()
+        self._sending = threading.Lock()
+
+    def send(self, message: object) -> None:
+        """Blocks until the message is handed to the system. Raises OSError when the other end is gone."""
+        body = self._encoder.encode(message)
+        with self._sending:
+            self._socket.sendall(HEADER.pack(len(body)) + body)
+
+    def receive(self) -> Incoming | None:
+        """Waits for a message; None when the other end is gone.
+
+        Raises MalformedMessageError for one message that cannot be read, EngineError for a garbled stream.
+        """
+        header = self._read(HEADER.size)
+        if header is None:
+            return None
+        (n_bytes,) = HEADER.unpack(header)
+        if n_bytes > MAX_MESSAGE_BYTES:
+            raise EngineError(f"a message claims {n_bytes} bytes, more than {MAX_MESSAGE_BYTES}")
+        body = self._read(n_bytes)
+        if body is None:
+            return None
+        try:
+            return self._decoder.decode(body)
+        except (msgspec.DecodeError, ValueError) as error:
+            raise MalformedMessageError(f"malformed message of {n_bytes} bytes: {error}") from error
+
+    def close(self) -> None:
+        """Wakes a `receive` that waits, on both ends. Idempotent."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+    def _read(self, n_bytes: int) -> bytes | None:
+        parts = bytearray()
+        while len(parts) < n_bytes:
+            try:
+                part = self._socket.recv(min(n_bytes - len(parts), 1 << 20))
+            except OSError:
+                return None
+            if not part:
+                return None
+            parts += part
+        return bytes(parts)
