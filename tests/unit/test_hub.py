@@ -94,7 +94,7 @@ def test_an_interrupt_within_a_part_loses_only_that_part(
     model: CatalogueModel, index: Path, cache: Path
 ) -> None:
     def interrupt(done: int, total: int) -> None:
-        if done > total // 2:
+        if (cache / "tiny-test.gguf.state").exists():  # the first part is done
             raise KeyboardInterrupt
 
     fetcher = CopyFetcher(index)
