@@ -74,6 +74,16 @@ class EngineError(LuceboxError):
     """The engine stopped or cannot take requests."""
 
 
+class LogitsError(EngineError):
+    """A row of logits has no law. `problem` says what it holds."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(
+            f"The model's logits cannot be sampled: they hold {problem}",
+            remedy="check the model file's hash, the device, and whether logit_bias bans every token",
+        )
+
+
 class RequestError(LuceboxError):
     """A request is invalid. `param` names the field, `code` is OpenAI's error code (or None)."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from lucebox.core import Distribution, Draft, DrawMode, Verdict
@@ -13,7 +13,7 @@ from lucebox.sampling.random import RoundRandom
 class AcceptanceStrategy(ABC):
     """Decides which drafted tokens stand. Touches no cache and no sequence, keeps no state between rounds.
 
-    A strategy is one file in `lucebox/acceptance/` whose module name is its name, exporting `Strategy`.
+    A strategy is one file in `lucebox/acceptance/` whose module name is its name, exporting its class as `Plugin`.
     """
 
     lossless: ClassVar[bool]
@@ -29,3 +29,24 @@ class AcceptanceStrategy(ABC):
         the request's whole chain applied; a row is computed when it is asked for, so ask only for what is needed.
         An empty draft is plain decoding: the verdict is a draw from `p_rows[0]`.
         """
+
+
+def follow(draft: Draft, choose: Callable[[int, int], int]) -> Verdict:
+    """Walks down the tree as long as a child holds the target's own token, `choose(row, depth)`.
+
+    Asks `choose` once for each row on the accepted path, and for no other.
+    """
+    children = {(row, token): i for i, (row, token) in reversed([*enumerate(_edges(draft))])}
+    path: list[int] = []
+    row = 0
+    while True:
+        token = choose(row, len(path))
+        child = children.get((row, token))
+        if child is None:
+            return Verdict(tuple(path), token, row)
+        path.append(child)
+        row = child + 1
+
+
+def _edges(draft: Draft) -> list[tuple[int, int]]:
+    return list(zip(draft.parents.tolist(), draft.tokens.tolist(), strict=True))

@@ -30,7 +30,7 @@ class Plan:
 class DraftLengthController(ABC):
     """Decides whether, by what, and how far to guess. Never touches tensors.
 
-    A controller is one file in `lucebox/draft_length/` whose module name is its name, exporting `Controller`.
+    A controller is one file in `lucebox/draft_length/` whose module name is its name, exporting its class as `Plugin`.
     """
 
     @abstractmethod

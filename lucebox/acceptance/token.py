@@ -1,0 +1,39 @@
+"""Rejection sampling token by token (Leviathan, Kalman & Matias 2023, arXiv 2211.17192; Chen et al. 2023,
+arXiv 2302.01318)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lucebox.acceptance.base import AcceptanceStrategy
+from lucebox.acceptance.kernels import verify
+from lucebox.core import Distribution, Draft, DrawMode, Verdict
+from lucebox.sampling.draw import sample
+from lucebox.sampling.random import Purpose, RoundRandom
+
+
+class Token(AcceptanceStrategy):
+    """Accepts x drawn from q with probability min(1, p(x)/q(x)), and draws from max(p - q, 0) on rejection.
+
+    Lossless. P(accept) = 1 - TV(p, q). Chains only. A deterministic proposal (q None) is one-hot.
+    """
+
+    lossless = True
+    needs_q = True
+    supports_trees = False
+    draw_mode = DrawMode.SAMPLE
+
+    def verify(self, draft: Draft, p_rows: Sequence[Distribution], random: RoundRandom) -> Verdict:
+        assert draft.is_chain, "`token` judges chains only"
+        for row, token in enumerate(draft.tokens.tolist()):
+            p, q = p_rows[row], draft.q[row]
+            law = (p.ids, p.probs, None, None) if q is None else (p.ids, p.probs, q.ids, q.probs)
+            if not verify.accepts(*law, token, random.uniform(row, Purpose.ACCEPT)):
+                u = random.uniform(row, Purpose.RESIDUAL)
+                return Verdict(tuple(range(row)), verify.residual_sample(*law, token, u), row)
+        n = len(draft)
+        u = random.uniform(n, Purpose.BONUS if n else Purpose.PLAIN)
+        return Verdict(tuple(range(n)), sample(p_rows[n], u), n)
+
+
+Plugin = Token

@@ -1,0 +1,133 @@
+"""The kernels `rng` and `sampling` in NumPy: what they compute, written plainly. Oracle of tests, and fallback."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from lucebox.core import Float32Array, Int32Array
+from lucebox.errors import LogitsError
+
+WORD = 2**32 - 1
+PHILOX_M = (0xD2511F53, 0xCD9E8D57)
+PHILOX_W = (0x9E3779B9, 0xBB67AE85)
+
+
+def philox(counter: tuple[int, int, int, int], key: tuple[int, int]) -> tuple[int, int, int, int]:
+    """Philox 4x32-10: four 32-bit words of the counter and two of the key to four random ones."""
+    c0, c1, c2, c3 = counter
+    k0, k1 = key
+    for _ in range(10):
+        a, b = PHILOX_M[0] * c0, PHILOX_M[1] * c2
+        c0, c1, c2, c3 = (b >> 32) ^ c1 ^ k0, b & WORD, (a >> 32) ^ c3 ^ k1, a & WORD
+        k0, k1 = (k0 + PHILOX_W[0]) & WORD, (k1 + PHILOX_W[1]) & WORD
+    return c0, c1, c2, c3
+
+
+def uniform(seed: int, position: int, offset: int, sibling: int, purpose: int) -> float:
+    """A float64 in [0, 1) of 53 random bits. `seed` has 64 bits, the other words 32; OverflowError beyond."""
+    for word in (position, offset, sibling, purpose):
+        if not 0 <= word <= WORD:
+            raise OverflowError(f"{word} does not fit 32 bits")
+    if not 0 <= seed < 2**64:
+        raise OverflowError(f"seed {seed} does not fit 64 bits")
+    a, b, _, _ = philox((position, offset, sibling, purpose), (seed & WORD, seed >> 32))
+    return ((a >> 5) * 2**26 + (b >> 6)) / 2**53
+
+
+def adjusted(
+    logits: Float32Array,
+    bias_ids: Int32Array,
+    bias_values: Float32Array,
+    seen_ids: Int32Array,
+    seen_counts: Int32Array,
+    repetition: float,
+    frequency: float,
+    presence: float,
+) -> Float32Array:
+    """A copy of `logits`, float32[n_vocab], with biases added and penalties taken off.
+
+    `bias_ids` are distinct; a bias of -100 bans. `seen_ids` are distinct; `seen_counts` says how often each was
+    generated (0: it stands in the prompt only). Computed in float64.
+    """
+    out = logits.copy()
+    biased = out[bias_ids] + bias_values.astype(np.float64)
+    out[bias_ids] = np.where(bias_values <= -100.0, -np.inf, biased)
+    seen = out[seen_ids].astype(np.float64)
+    seen = np.where(seen > 0, seen / repetition, seen * repetition)
+    out[seen_ids] = seen - frequency * seen_counts - presence * (seen_counts > 0)
+    return out
+
+
+def checked_max(logits: Float32Array) -> float:
+    """The largest logit. Raises LogitsError for NaN, +infinity, or a row without a finite logit."""
+    if np.isnan(logits).any():
+        raise LogitsError("NaN")
+    highest = float(logits.max())
+    if math.isinf(highest):
+        raise LogitsError("+infinity" if highest > 0 else "no token that is allowed")
+    return highest
+
+
+def argmax(logits: Float32Array) -> int:
+    """The token of the largest logit, the lowest id among ties. Raises LogitsError."""
+    checked_max(logits)
+    return int(np.argmax(logits))
+
+
+def softmax(logits: Float32Array, temperature: float) -> Float32Array:
+    """float32[n_vocab] probabilities, `temperature` > 0. Raises LogitsError."""
+    highest = checked_max(logits)
+    weights = np.exp((logits.astype(np.float64) - highest) / temperature)
+    return (weights / weights.sum()).astype(np.float32)
+
+
+def filtered(
+    logits: Float32Array, temperature: float, min_p: float, top_k: int, top_p: float
+) -> tuple[Int32Array, Float32Array]:
+    """The law that min_p, then top_k, then top_p leave of the softmax at `temperature` > 0, renormalised.
+
+    min_p keeps p >= min_p * max(p). top_k (0: off) keeps the k likeliest, the lowest ids among ties. top_p (1: off)
+    keeps the fewest, likeliest first and lowest ids first, whose share of what is left reaches top_p.
+    At least one token is left. Returns ascending int32 ids and float32 probabilities. Raises LogitsError.
+    """
+    highest = checked_max(logits)
+    floor = highest + temperature * math.log(min_p) if min_p > 0 else -math.inf
+    ids = np.flatnonzero((logits >= floor) & (logits > -math.inf))
+    ids = ids[np.argsort(-logits[ids], kind="stable")]
+    if top_k > 0:
+        ids = ids[:top_k]
+    weights = np.exp((logits[ids].astype(np.float64) - highest) / temperature)
+    if top_p < 1:
+        cumulated = np.cumsum(weights)
+        n_left = int(np.searchsorted(cumulated, top_p * cumulated[-1])) + 1
+        ids, weights = ids[:n_left], weights[:n_left]
+    order = np.argsort(ids)
+    probs = weights[order] / weights.sum()
+    return ids[order].astype(np.int32), probs.astype(np.float32)
+
+
+def sample(ids: Int32Array | None, probs: Float32Array, u: float) -> int:
+    """The first token whose cumulated probability exceeds `u` times their sum; `ids` None: dense.
+
+    ValueError if there is no positive probability.
+    """
+    cumulated = np.cumsum(probs, dtype=np.float64)
+    if not cumulated[-1] > 0:
+        raise ValueError("a law without a positive probability")
+    i = int(np.searchsorted(cumulated, u * cumulated[-1], side="right"))
+    if i >= len(probs):
+        i = int(np.flatnonzero(probs)[-1])
+    return i if ids is None else int(ids[i])
+
+
+def log_sum_exp(logits: Float32Array) -> float:
+    """log of the sum of exp(logits), in float64. Raises LogitsError."""
+    highest = checked_max(logits)
+    return highest + math.log(np.exp(logits.astype(np.float64) - highest).sum())
+
+
+def top(logits: Float32Array, n: int) -> Int32Array:
+    """The ids of the `n` largest logits, largest first, the lowest ids among ties."""
+    return np.argsort(-logits, kind="stable")[:n].astype(np.int32)
