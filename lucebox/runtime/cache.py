@@ -106,6 +106,10 @@ class Cache:
         """float16 bits [n_cells]: 0 where a cell belongs to `sequence`, -inf elsewhere. Not to be written."""
         return self._sequences[sequence].mask
 
+    def cells(self, sequence: int) -> Int32Array:
+        """int32[length]: the cells of `sequence` in the order of its tokens. Not to be written."""
+        return self._sequences[sequence].held()
+
     def n_kv(self, sequence: int) -> int:
         """Highest cell of `sequence` plus one."""
         return self._sequences[sequence].n_kv

@@ -1,0 +1,161 @@
+"""Weights on a device: which buffer each tensor goes to, and getting it there without a needless copy."""
+
+from __future__ import annotations
+
+import mmap
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from lucebox.errors import OutOfMemoryError, UnsupportedModelError
+from lucebox.gguf.reader import GgufFile
+from lucebox.gguf.specs import TensorSpec, check_bytes
+from lucebox.gguf.tensors import TensorInfo
+
+_USAGE_WEIGHTS = 1
+_PAGE_BYTES = mmap.PAGESIZE
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where one tensor of the graph goes; a mapped one is used where it lies in the file's mapping."""
+
+    spec: TensorSpec
+    info: TensorInfo
+    buffer_type: int
+    is_mapped: bool
+
+
+class Weights:
+    """The tensors of a model by the names its graph knows them by. Owns their buffers, not the file.
+
+    The file must stay open as long: mapped tensors point into it. `close` is idempotent.
+    """
+
+    def __init__(self, api: Any, file: GgufFile) -> None:
+        self.tensors: dict[str, int] = {}
+        self.allocated_bytes = 0
+        self._api = api
+        self._file = file
+        self._contexts: list[int] = []
+        self._buffers: list[int] = []
+
+    @classmethod
+    def load(
+        cls,
+        api: Any,
+        device: int,
+        file: GgufFile,
+        placements: Sequence[Placement],
+        *,
+        n_threads: int = 1,
+        on_progress: Callable[[float], None] | None = None,
+    ) -> Weights:
+        """Maps or uploads every placement. `on_progress` gets the finished fraction of the bytes to be copied, on
+        the calling thread. Raises OutOfMemoryError when the device has no room."""
+        weights = cls(api, file)
+        by_type = defaultdict(list)
+        for placement in placements:
+            if not placement.is_mapped:
+                by_type[placement.buffer_type].append(placement)
+        try:
+            weights._map(device, [placement for placement in placements if placement.is_mapped])
+            uploads = []
+            for buffer_type, group in by_type.items():
+                uploads += weights._allocate(buffer_type, group)
+            weights._upload(uploads, n_threads, on_progress or (lambda fraction: None))
+        except BaseException:
+            weights.close()
+            raise
+        return weights
+
+    def close(self) -> None:
+        """Frees the buffers; no graph may use the tensors any more."""
+        self.tensors.clear()
+        while self._buffers:
+            self._api.ggml_backend_buffer_free(self._buffers.pop())
+        while self._contexts:
+            self._api.ggml_free(self._contexts.pop())
+
+    def _map(self, device: int, placements: list[Placement]) -> None:
+        """Tensors over the file's own pages, one buffer for each part of the file."""
+        by_part = defaultdict(list)
+        for placement in placements:
+            by_part[placement.info.part].append(placement)
+        for part, group in by_part.items():
+            mapping = self._file.mappings[part]
+            address = self._file.address(part)
+            largest = max(placement.info.n_bytes for placement in group)
+            buffer = self._api.ggml_backend_dev_buffer_from_host_ptr(device, address, len(mapping), largest)
+            assert buffer, "the device was said to take host memory"
+            self._own(buffer)
+            for placement, tensor in zip(group, self._new_tensors(group), strict=True):
+                _advise(mapping, "MADV_WILLNEED", placement.info)
+                status = self._api.ggml_backend_tensor_alloc(buffer, tensor, address + placement.info.offset)
+                assert status == 0, f"ggml_backend_tensor_alloc: {status}"
+
+    def _allocate(self, buffer_type: int, group: list[Placement]) -> list[tuple[Placement, int]]:
+        tensors = self._new_tensors(group)
+        buffer = self._api.ggml_backend_alloc_ctx_tensors_from_buft(self._contexts[-1], buffer_type)
+        needed = sum(placement.info.n_bytes for placement in group)
+        if not buffer:
+            name = self._api.ggml_backend_buft_name(buffer_type).decode()
+            raise OutOfMemoryError(
+                f"{self._file.path}: {needed / 2**20:,.0f} MiB of weights do not fit into {name}",
+                remedy="use a smaller model or quantisation, or another device",
+            )
+        self._own(buffer)
+        self.allocated_bytes += self._api.ggml_backend_buffer_get_size(buffer)
+        return list(zip(group, tensors, strict=True))
+
+    def _upload(
+        self, uploads: list[tuple[Placement, int]], n_threads: int, on_progress: Callable[[float], None]
+    ) -> None:
+        """Copies (and repacks, where the buffer type does) in parallel; ggml's call holds no GIL."""
+        total = sum(placement.info.n_bytes for placement, _ in uploads)
+        done = 0
+        on_progress(0.0 if total else 1.0)
+
+        def upload(item: tuple[Placement, int]) -> int:
+            placement, tensor = item
+            info = placement.info
+            source = self._file.address(info.part) + info.offset
+            self._api.ggml_backend_tensor_set(tensor, source, 0, info.n_bytes)
+            _advise(self._file.mappings[info.part], "MADV_DONTNEED", info)
+            return info.n_bytes
+
+        with ThreadPoolExecutor(max(1, n_threads), thread_name_prefix="lucebox-upload") as pool:
+            for n_bytes in pool.map(upload, uploads):
+                done += n_bytes
+                on_progress(done / total)
+
+    def _new_tensors(self, group: list[Placement]) -> list[int]:
+        """Tensors without data, in a context of their own (the last one)."""
+        api = self._api
+        context = api.new_context(len(group))
+        self._contexts.append(context)
+        tensors = []
+        for placement in group:
+            info = placement.info
+            shape = (*info.shape, 1, 1, 1)[:4]
+            tensor = api.ggml_new_tensor_4d(context, info.type, *shape)
+            check_bytes(self._file, info, api.ggml_nbytes(tensor))
+            api.ggml_set_name(tensor, placement.spec.name.encode())
+            self.tensors[placement.spec.name] = tensor
+            tensors.append(tensor)
+        return tensors
+
+    def _own(self, buffer: int) -> None:
+        self._api.ggml_backend_buffer_set_usage(buffer, _USAGE_WEIGHTS)
+        self._buffers.append(buffer)
+
+
+def _advise(mapping: mmap.mmap, advice: str, info: TensorInfo) -> None:
+    """Tells the system about the whole pages of a tensor, where it can be told."""
+    option = getattr(mmap, advice, None)
+    start = -(-info.offset // _PAGE_BYTES) * _PAGE_BYTES
+    n_bytes = (info.offset + info.n_bytes - start) // _PAGE_BYTES * _PAGE_BYTES
+    if option is not None and n_bytes > 0:
+        mapping.madvise(option, start, n_bytes)

@@ -1,0 +1,32 @@
+"""The contract of an architecture: one file in this package, found by its name in GGUF metadata."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from lucebox.gguf.reader import GgufFile
+from lucebox.gguf.specs import TensorSpec
+from lucebox.models.forward import Forward
+from lucebox.models.hparams import Hparams, read_hparams
+
+
+class Architecture(ABC):
+    """What Lucebox knows of one value of `general.architecture`: the module's name, exported as `Plugin`."""
+
+    name: ClassVar[str]
+
+    @classmethod
+    def hparams(cls, file: GgufFile) -> Hparams:
+        """Read and checked from metadata; raises ModelFileError or UnsupportedModelError."""
+        return read_hparams(file)
+
+    @classmethod
+    @abstractmethod
+    def tensors(cls, hparams: Hparams) -> list[TensorSpec]:
+        """Every tensor that `build` may use, with its shape."""
+
+    @classmethod
+    @abstractmethod
+    def build(cls, forward: Forward, hparams: Hparams) -> None:
+        """Adds the nodes of one forward to `forward`, ending in `forward.finish`."""

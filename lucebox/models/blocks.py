@@ -1,0 +1,95 @@
+"""The blocks that decoder-only transformers share, as tensor tables and graph nodes."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from lucebox.gguf.specs import TensorSpec, Use
+from lucebox.models.forward import Forward, RopeMode, Tensor
+from lucebox.models.hparams import Hparams
+
+
+def decoder_tensors(
+    hparams: Hparams, *, qkv_bias: Literal["none", "optional", "required"], other_biases: bool = False
+) -> list[TensorSpec]:
+    """Tensors of a pre-norm decoder with grouped-query attention and a gated feed-forward network."""
+    h = hparams
+    specs = [
+        TensorSpec("token_embd.weight", (h.n_embd, h.n_vocab), Use.TABLE),
+        TensorSpec("output_norm.weight", (h.n_embd,), Use.VECTOR),
+        TensorSpec("output.weight", (h.n_embd, h.n_vocab), Use.MATRIX, tied_to="token_embd.weight"),
+    ]
+    for layer in range(h.n_layers):
+        block = f"blk.{layer}."
+        for name in ("attn_norm", "ffn_norm"):
+            specs.append(TensorSpec(f"{block}{name}.weight", (h.n_embd,), Use.VECTOR))
+        for name, n_in, n_out in (
+            ("attn_q", h.n_embd, h.n_embd_q),
+            ("attn_k", h.n_embd, h.n_embd_k),
+            ("attn_v", h.n_embd, h.n_embd_v),
+            ("attn_output", h.n_heads * h.head_dim_v, h.n_embd),
+            ("ffn_gate", h.n_embd, h.n_ff),
+            ("ffn_up", h.n_embd, h.n_ff),
+            ("ffn_down", h.n_ff, h.n_embd),
+        ):
+            specs.append(TensorSpec(f"{block}{name}.weight", (n_in, n_out), Use.MATRIX))
+            is_qkv = name in ("attn_q", "attn_k", "attn_v")
+            if (is_qkv and qkv_bias != "none") or (not is_qkv and other_biases):
+                optional = not is_qkv or qkv_bias == "optional"
+                specs.append(TensorSpec(f"{block}{name}.bias", (n_out,), Use.VECTOR, optional=optional))
+    return specs
+
+
+def build_decoder(forward: Forward, hparams: Hparams, rope_mode: RopeMode) -> None:
+    """The whole network: embedding, layers, and the head for the rows that want something."""
+    x = forward.embed("token_embd.weight")
+    for layer in range(hparams.n_layers):
+        is_last = layer == hparams.n_layers - 1
+        block = f"blk.{layer}."
+        normed = forward.rms_norm(x, block + "attn_norm.weight", hparams.norm_eps)
+        query = attention_inputs(forward, hparams, layer, normed, rope_mode, needs_query=_is_used(forward, is_last))
+        if query is None:
+            return  # nothing is wanted of any row: the last keys and values are all that was missing
+        attended = attention(forward, hparams, layer, query)
+        if is_last:
+            attended, x = forward.select_outputs(attended), forward.select_outputs(x)
+        x = forward.add(forward.linear(attended, block + "attn_output"), x)
+        normed = forward.rms_norm(x, block + "ffn_norm.weight", hparams.norm_eps)
+        x = forward.add(gated_ffn(forward, block, normed), x)
+    hidden = forward.rms_norm(x, "output_norm.weight", hparams.norm_eps)
+    forward.finish(hidden, "output")
+
+
+def attention_inputs(
+    forward: Forward, hparams: Hparams, layer: int, x: Tensor, rope_mode: RopeMode, *, needs_query: bool
+) -> Tensor | None:
+    """Stores keys and values of `layer`; returns the rotated queries [head_dim, n_heads, n_rows]."""
+    h, block = hparams, f"blk.{layer}."
+    query = None
+    if needs_query:
+        query = forward.heads(forward.linear(x, block + "attn_q"), h.head_dim_k, h.n_heads)
+        query = forward.rope(query, h.rope, rope_mode)
+    key = forward.heads(forward.linear(x, block + "attn_k"), h.head_dim_k, h.n_heads_kv)
+    key = forward.rope(key, h.rope, rope_mode)
+    value = forward.heads(forward.linear(x, block + "attn_v"), h.head_dim_v, h.n_heads_kv)
+    if query is not None:
+        forward.expand(query)
+    forward.store(layer, key, value)
+    return query
+
+
+def attention(forward: Forward, hparams: Hparams, layer: int, query: Tensor) -> Tensor:
+    """Grouped-query attention of [head_dim, n_heads, n_rows] over the cells; [n_heads * head_dim_v, n_rows]."""
+    return forward.attend(layer, query, scale=1.0 / math.sqrt(hparams.head_dim_k))
+
+
+def gated_ffn(forward: Forward, block: str, x: Tensor) -> Tensor:
+    """down(silu(gate(x)) * up(x)), SwiGLU (arXiv:2002.05202)."""
+    up = forward.linear(x, block + "ffn_up")
+    gate = forward.linear(x, block + "ffn_gate")
+    return forward.linear(forward.swiglu(gate, up), block + "ffn_down")
+
+
+def _is_used(forward: Forward, is_last: bool) -> bool:
+    return not is_last or forward.n_outputs > 0

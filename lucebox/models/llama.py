@@ -1,0 +1,30 @@
+"""Llama 1 to 3.x, Mistral, SmolLM2 and others that store themselves as `llama`."""
+
+from __future__ import annotations
+
+from lucebox.gguf.specs import TensorSpec, Use
+from lucebox.models import blocks
+from lucebox.models.base import Architecture
+from lucebox.models.forward import Forward, RopeMode
+from lucebox.models.hparams import Hparams
+
+
+class Llama(Architecture):
+    """Pre-norm decoder with rotary positions over adjacent pairs; biases where the file has them."""
+
+    name = "llama"
+
+    @classmethod
+    def tensors(cls, hparams: Hparams) -> list[TensorSpec]:
+        n_rope = hparams.rope.n_dims // 2
+        return [
+            *blocks.decoder_tensors(hparams, qkv_bias="optional", other_biases=True),
+            TensorSpec("rope_freqs.weight", (n_rope,), Use.VECTOR, optional=True),
+        ]
+
+    @classmethod
+    def build(cls, forward: Forward, hparams: Hparams) -> None:
+        blocks.build_decoder(forward, hparams, RopeMode.ADJACENT)
+
+
+Plugin = Llama

@@ -1,0 +1,26 @@
+"""Qwen2 and Qwen2.5."""
+
+from __future__ import annotations
+
+from lucebox.gguf.specs import TensorSpec
+from lucebox.models import blocks
+from lucebox.models.base import Architecture
+from lucebox.models.forward import Forward, RopeMode
+from lucebox.models.hparams import Hparams
+
+
+class Qwen2(Architecture):
+    """Pre-norm decoder with biases on queries, keys and values, and rotary positions over halves."""
+
+    name = "qwen2"
+
+    @classmethod
+    def tensors(cls, hparams: Hparams) -> list[TensorSpec]:
+        return blocks.decoder_tensors(hparams, qkv_bias="required")
+
+    @classmethod
+    def build(cls, forward: Forward, hparams: Hparams) -> None:
+        blocks.build_decoder(forward, hparams, RopeMode.HALVES)
+
+
+Plugin = Qwen2

@@ -1,0 +1,173 @@
+"""Graphs built once per shape and used again: their inputs and outputs as arrays, their memory one shared arena."""
+
+from __future__ import annotations
+
+import ctypes
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lucebox.errors import OutOfMemoryError
+from lucebox.models.forward import Forward, Shape
+
+ROW_BUCKETS = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
+KV_STEP = 256  # graphs see a multiple of this many cells
+
+
+def row_bucket(n: int) -> int:
+    """The smallest number of rows, at least n, that graphs are built for."""
+    return ROW_BUCKETS[bisect_left(ROW_BUCKETS, n)]
+
+
+def kv_bucket(n_kv: int, n_cells: int) -> int:
+    """Cells that a graph sees when the highest one needed is n_kv - 1."""
+    return min(-(-n_kv // KV_STEP) * KV_STEP, n_cells)
+
+
+class Port:
+    """A tensor of a graph as an array: a view of its memory when the host can reach that, else a copy that
+    `push` sends to the device and `pull` fetches from it."""
+
+    __slots__ = ("_api", "_is_view", "_tensor", "array")
+
+    def __init__(self, api: Any, tensor: int, shape: tuple[int, ...], dtype: type[np.generic], is_host: bool) -> None:
+        self._api = api
+        self._tensor = tensor
+        self._is_view = is_host
+        self.array: NDArray[Any] = np.empty(0, dtype)
+        if is_host:
+            n_bytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
+            raw = (ctypes.c_uint8 * n_bytes).from_address(api.ggml_get_data(tensor))
+            self.array = np.frombuffer(raw, dtype).reshape(shape)
+        else:
+            self.array = np.empty(shape, dtype)
+
+    def push(self) -> None:
+        if not self._is_view:
+            self._api.ggml_backend_tensor_set(self._tensor, self.array.ctypes.data, 0, self.array.nbytes)
+
+    def pull(self) -> None:
+        if not self._is_view:
+            self._api.ggml_backend_tensor_get(self._tensor, self.array.ctypes.data, 0, self.array.nbytes)
+
+
+class Graph:
+    """One forward of one shape, allocated. Owns its ggml context."""
+
+    def __init__(self, api: Any, context: int, graph: int, forward: Forward) -> None:
+        self._api = api
+        self._context = context
+        self.pointer = graph
+        self.forward = forward
+        self.shape = forward.shape
+        self.tokens: Port
+        self.positions: Port
+        self.cells: Port
+        self.mask: Port | None = None
+        self.outputs: Port | None = None
+        self.logits: Port | None = None
+        self.hidden: Port | None = None
+
+    def bind(self, n_vocab: int, n_embd: int, is_host: bool) -> None:
+        """Opens the ports, once the tensors have their memory."""
+        api, inputs, shape = self._api, self.forward.inputs, self.shape
+
+        def port(tensor: int | None, dims: tuple[int, ...], dtype: type[np.generic]) -> Port | None:
+            return None if tensor is None else Port(api, tensor, dims, dtype, is_host)
+
+        rows = (shape.n_rows,)
+        self.tokens = Port(api, inputs.tokens, rows, np.int32, is_host)
+        self.positions = Port(api, inputs.positions, rows, np.int32, is_host)
+        self.cells = Port(api, inputs.cells, rows, np.int64, is_host)
+        self.mask = port(inputs.mask, (shape.n_rows, shape.n_kv), np.uint16)
+        self.outputs = port(inputs.outputs, (shape.n_outputs,), np.int32)
+        self.logits = port(self.forward.logits, (shape.n_outputs, n_vocab), np.float32)
+        self.hidden = port(self.forward.hidden, (shape.n_outputs, n_embd), np.float32)
+
+    def push(self) -> None:
+        """Sends the filled inputs to the device."""
+        for port in (self.tokens, self.positions, self.cells, self.mask, self.outputs):
+            if port is not None:
+                port.push()
+
+    def pull(self) -> None:
+        """Fetches the outputs from the device."""
+        for port in (self.logits, self.hidden):
+            if port is not None:
+                port.pull()
+
+    def close(self) -> None:
+        if self._context:
+            self._api.ggml_free(self._context)
+        self._context = 0
+
+
+class GraphCache:
+    """The graphs of one model on one device, least recently used ones dropped beyond `capacity`.
+
+    All share one arena, reserved for the largest, since only one is computed at a time. Should a larger one ever
+    come, the arena moves and the graphs built before are dropped.
+    """
+
+    def __init__(
+        self, api: Any, buffer_type: int, build: Callable[[Shape], Graph], n_vocab: int, n_embd: int, capacity: int = 64
+    ) -> None:
+        self._api = api
+        self._build = build
+        self._dims = n_vocab, n_embd
+        self._capacity = capacity
+        self._is_host = bool(api.ggml_backend_buft_is_host(buffer_type))
+        self._graphs: OrderedDict[Shape, Graph] = OrderedDict()
+        self._allocator = api.ggml_gallocr_new(buffer_type)
+        self.n_built = 0
+
+    def __len__(self) -> int:
+        return len(self._graphs)
+
+    @property
+    def arena_bytes(self) -> int:
+        return int(self._api.ggml_gallocr_get_buffer_size(self._allocator, 0))
+
+    def get(self, shape: Shape) -> Graph:
+        """The graph of `shape`, ready to be filled and computed. Raises OutOfMemoryError."""
+        graph = self._graphs.get(shape)
+        if graph is not None:
+            self._graphs.move_to_end(shape)
+            return graph
+        graph = self._build(shape)
+        self.n_built += 1
+        self._allocate(graph)
+        self._graphs[shape] = graph
+        if len(self._graphs) > self._capacity:
+            self._graphs.popitem(last=False)[1].close()
+        return graph
+
+    def _allocate(self, graph: Graph) -> None:
+        api, before = self._api, self.arena_bytes
+        # Planned anew for each graph: a plan made for a larger one would spread this one over all of the arena.
+        done = api.ggml_gallocr_reserve(self._allocator, graph.pointer)
+        if self.arena_bytes != before or not done:
+            self._drop_graphs()
+        if not done or not api.ggml_gallocr_alloc_graph(self._allocator, graph.pointer):
+            graph.close()
+            raise OutOfMemoryError(
+                f"The working memory of a forward of {graph.shape.n_rows} rows over {graph.shape.n_kv} cells cannot be "
+                "allocated",
+                remedy="use a smaller --ctx-size, or another device",
+            )
+        graph.bind(*self._dims, is_host=self._is_host)
+
+    def _drop_graphs(self) -> None:
+        while self._graphs:
+            self._graphs.popitem()[1].close()
+
+    def close(self) -> None:
+        """Frees graphs and arena; idempotent."""
+        self._drop_graphs()
+        if self._allocator:
+            self._api.ggml_gallocr_free(self._allocator)
+        self._allocator = None
