@@ -68,7 +68,7 @@ class ChildProcess:
         self._process.kill()
 
     def reap(self, timeout_s: float) -> str:
-        """Waits for the process to end, by force after `timeout_s`; frees all it held and says how it ended."""
+        """Waits for the process to end, by force after `timeout_s`; frees what it held, says how it ended."""
         self._channel.close()
         self._outgoing.put(None)
         self._writer.join()

@@ -22,9 +22,9 @@ EXIT_TIMEOUT_S = 2.0
 class ProcessClient(EngineClient):
     """Supervises one engine process from a thread of this one.
 
-    A process that dies is replaced, and what was running goes on from the tokens already sent. A request fails
-    when two processes died on it without another token. The engine fails after MAX_DEATHS_IN_A_ROW deaths between
-    which no request ended, or when its first start fails with an error, as the next one would too.
+    A process that dies is replaced, and what was running goes on from the tokens already sent. A request
+    fails when two processes died on it without another token. The engine fails after MAX_DEATHS_IN_A_ROW
+    deaths between which no request ended, or when its first start fails, as the next one would too.
     """
 
     def __init__(

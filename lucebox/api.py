@@ -1,0 +1,202 @@
+"""The library: an engine in this process, text in, text out."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from lucebox.config import EngineConfig, EngineOptions
+from lucebox.core import Origin
+from lucebox.engine.client import EngineStats, StatusHandler
+from lucebox.engine.messages import (
+    EngineInfo,
+    Failed,
+    FinishReason,
+    StepEvent,
+    Submit,
+    Timings,
+    TokenLogprobs,
+)
+from lucebox.engine.outbox import Outbox
+from lucebox.engine.thread_client import ThreadClient
+from lucebox.errors import EngineError, TemplateError
+from lucebox.gguf import read
+from lucebox.resolve import resolve_engine
+from lucebox.sampling.params import SamplingParams
+from lucebox.sampling.random import fresh_seed
+from lucebox.text.chat import ChatTemplate
+from lucebox.text.output import TextOutput
+from lucebox.text.tokenizer import Tokenizer
+
+DownloadProgress = Callable[[str, int, int], None]  # model, bytes here, bytes in all
+Messages = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A piece of an answer: text that became certain, and tokens that arrived, with the origin of each.
+
+    Text may lag behind tokens, where a stop string or a character is not complete. `finish_reason` and
+    `timings` are None in all chunks but the last.
+    """
+
+    text: str
+    tokens: list[int]
+    origins: list[Origin]
+    logprobs: list[TokenLogprobs] | None = None
+    finish_reason: FinishReason | None = None
+    timings: Timings | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A whole answer. `tokens` include the one that ended it, and those of a stop string, unlike `text`."""
+
+    text: str
+    tokens: list[int]
+    origins: list[Origin]
+    logprobs: list[TokenLogprobs] | None
+    finish_reason: FinishReason
+    timings: Timings
+
+
+ChunkStream = Generator[Chunk, None, None]
+
+
+class Engine:
+    """A target model, and maybe a draft model that guesses ahead for it, ready to generate.
+
+        with Engine("qwen2.5-coder-1.5b", "qwen2.5-coder-0.5b") as engine:
+            print(engine.generate("def fib(n):", SamplingParams(max_tokens=64)).text)
+
+    A model is a path, a name that `lucebox pull` knows or `hf:owner/repo/file.gguf`. `options` are the
+    further fields of lucebox.config.EngineOptions, e.g. ctx_size=4096. Thread-safe; up to `parallel` answers
+    are generated at the same time. Raises ConfigError, DownloadError, ModelFileError and the like.
+    """
+
+    def __init__(self, target_model: str, draft_model: str | None = None, **options: Any) -> None:
+        chosen = EngineOptions(target_model=target_model, draft_model=draft_model, **options)
+        self._open(resolve_engine(chosen), None)
+
+    @classmethod
+    def from_options(
+        cls,
+        options: EngineOptions,
+        *,
+        on_download: DownloadProgress | None = None,
+        on_status: StatusHandler | None = None,
+    ) -> Self:
+        """An engine for `options`; the handlers hear of downloads and of loading, from other threads too."""
+        return cls.from_config(resolve_engine(options, on_progress=on_download), on_status=on_status)
+
+    @classmethod
+    def from_config(cls, config: EngineConfig, *, on_status: StatusHandler | None = None) -> Self:
+        """An engine for a resolved configuration."""
+        engine = cls.__new__(cls)
+        engine._open(config, on_status)
+        return engine
+
+    def _open(self, config: EngineConfig, on_status: StatusHandler | None) -> None:
+        self._ids = itertools.count()
+        self._client = ThreadClient(config, on_status)
+        self._client.start()
+        try:
+            with read(config.target.path) as file:
+                self.tokenizer = Tokenizer.from_metadata(file.metadata, config.target.path)
+                self._template = ChatTemplate.from_metadata(file.metadata, config.target.path)
+            self.info: EngineInfo = self._client.wait_ready()
+        except BaseException:
+            self._client.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends every answer under way with an EngineError, and frees all memory. Idempotent."""
+        self._client.close()
+
+    def generate(self, prompt: str | Sequence[int], params: SamplingParams | None = None) -> Completion:
+        """Continues `prompt`: text, in which names of control tokens count as such, or token ids.
+
+        Raises RequestError for what cannot be asked, EngineError when the engine ends first.
+        """
+        return _collect(self.stream(prompt, params))
+
+    def stream(self, prompt: str | Sequence[int], params: SamplingParams | None = None) -> ChunkStream:
+        """As `generate`, piece by piece; errors come with the first piece. Closing it cancels the request."""
+        if isinstance(prompt, str):
+            prompt = self.tokenizer.encode(prompt, parse_special=True)
+        yield from self._stream(list(prompt), params or SamplingParams())
+
+    def chat(self, messages: Messages, params: SamplingParams | None = None) -> Completion:
+        """Answers a conversation: `[{"role": "user", "content": "…"}, …]`. Raises TemplateError too."""
+        return _collect(self.stream_chat(messages, params))
+
+    def stream_chat(self, messages: Messages, params: SamplingParams | None = None) -> ChunkStream:
+        """As `chat`, piece by piece; errors come with the first piece. Closing it cancels the request."""
+        yield from self._stream(self.encode_chat(messages), params or SamplingParams())
+
+    def encode_chat(self, messages: Messages) -> list[int]:
+        """The token ids that the model's chat template makes of `messages`. Raises TemplateError."""
+        if self._template is None:
+            raise TemplateError("this model has no chat template", remedy="use generate, or a chat model")
+        return self._template.encode(messages, self.tokenizer)
+
+    def stats(self) -> EngineStats:
+        """Sums over all answers that ended."""
+        return self._client.stats()
+
+    def _stream(self, prompt: list[int], params: SamplingParams) -> ChunkStream:
+        seed = fresh_seed() if params.seed is None else params.seed
+        submit = Submit(id=f"answer-{next(self._ids)}", prompt=prompt, params=params, seed=seed)
+        events = Outbox()
+        output = TextOutput(self.tokenizer.vocabulary, params.stop)
+        finished = False
+        self._client.submit(submit, events.put)
+        try:
+            while not finished:
+                event = events.take()
+                if isinstance(event, Failed):
+                    finished = True
+                    raise event.error()
+                assert isinstance(event, StepEvent)
+                finished = event.finish is not None
+                yield _chunk(event, output)
+        finally:
+            if not finished:
+                self._client.cancel(submit.id)
+
+
+def _chunk(event: StepEvent, output: TextOutput) -> Chunk:
+    text = output.push(event.tokens)
+    finish = event.finish
+    if finish is None:
+        return Chunk(text, event.tokens, event.origins, event.logprobs)
+    if finish.reason in ("cancelled", "error"):
+        raise EngineError("the engine was closed before the answer was complete")
+    text += output.finish(finish.keep_bytes)
+    return Chunk(text, event.tokens, event.origins, event.logprobs, finish.reason, finish.timings)
+
+
+def _collect(chunks: Iterator[Chunk]) -> Completion:
+    text: list[str] = []
+    tokens: list[int] = []
+    origins: list[Origin] = []
+    logprobs: list[TokenLogprobs] = []
+    for chunk in chunks:
+        text.append(chunk.text)
+        tokens += chunk.tokens
+        origins += chunk.origins
+        logprobs += chunk.logprobs or ()
+    assert chunk.finish_reason is not None
+    assert chunk.timings is not None
+    return Completion("".join(text), tokens, origins, logprobs or None, chunk.finish_reason, chunk.timings)
