@@ -15,9 +15,9 @@ from lucebox.sampling.sampler import Sampler
 class DraftRequest:
     """What one sequence asks of a drafter for one round.
 
-    `prefix` holds every committed token, prompt included; it may be hypothetical. `n_max` is the longest draft of
-    use. `keep_drafting(q_row, depth)` asks the draft-length controller whether to go on behind `depth` tokens.
-    `stop_tokens` end a draft: nothing behind them could be kept.
+    `prefix` holds every committed token, prompt included; it may be hypothetical, and changes after the call.
+    `n_max` is the longest draft of use. `keep_drafting(q_row, depth)` asks the draft-length controller whether
+    to go on behind `depth` tokens. `stop_tokens` end a draft: nothing behind them could be kept.
     """
 
     sequence: int
@@ -35,7 +35,8 @@ class DraftRequest:
 class Drafter(ABC):
     """Guesses what comes next. Owns its own cache, and rolls it back by itself.
 
-    A drafter is one file in `lucebox/drafters/` whose module name is its name, exporting `Drafter_` as `Plugin`.
+    A drafter is one file in `lucebox/drafters/` whose module name is its name, exporting its class as `Plugin`.
+    An exception out of `propose` ends speculation for the sequences concerned, and nothing else.
     """
 
     name: str
@@ -44,15 +45,15 @@ class Drafter(ABC):
     def propose(self, requests: Sequence[DraftRequest]) -> list[Draft]:
         """One draft per request, in order; an empty draft where there is nothing to guess."""
 
-    def observe(self, sequence: int, prefix_length: int, verdict: Verdict) -> None:
+    def observe(self, sequence: int, prefix_length: int, verdict: Verdict) -> None:  # noqa: B027 (optional)
         """Learns what became of the last draft of `sequence`, whose prefix had `prefix_length` tokens."""
 
-    def fork(self, source: int, target: int) -> None:
+    def fork(self, source: int, target: int) -> None:  # noqa: B027 (optional)
         """`target` starts with what is known of `source`."""
 
     @abstractmethod
     def release(self, sequence: int) -> None:
         """Forgets `sequence` and frees its cells."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 (optional)
         """Frees every device object."""

@@ -119,6 +119,9 @@ class ModelDrafter(Drafter):
             d.pending.append(token)
 
 
+Plugin = ModelDrafter
+
+
 def common_prefix_length(a: Sequence[int], b: Sequence[int]) -> int:
     """How many first elements `a` and `b` share. Compares slices first, which C does."""
     limit = min(len(a), len(b))

@@ -77,15 +77,15 @@ class Drafting:
         """Plans of the sequences that draft in this step, by drafter and slot."""
         if not self._drafters:
             return {}
-        batches: dict[DraftLengthController, list[SequenceState]] = {}
+        batches: dict[int, tuple[DraftLengthController, list[SequenceState]]] = {}
         for r in rounds:
             sequence = r.sequence
             n_room = min(sequence.n_left - 1, n_draft_rows)
             if sequence.n_missing == 1 and sequence.controller is not None and n_room > 0:
                 state = SequenceState(sequence.slot, len(sequence.tokens), n_room)
-                batches.setdefault(sequence.controller, []).append(state)
+                batches.setdefault(id(sequence.controller), (sequence.controller, []))[1].append(state)
         plans: dict[str, dict[int, Plan]] = {}
-        for controller, states in batches.items():
+        for controller, states in batches.values():
             try:
                 planned = controller.plan(states, list(self._drafters))
             except Exception:
