@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from lucebox import __version__
 from lucebox.cli import chat, devices, generate, inspect, pull, serve, terminal
 from lucebox.errors import ConfigError, LuceboxError
 from lucebox.flags import ArgumentParser
@@ -75,7 +76,5 @@ class _Version(argparse.Action):
         super().__init__(option_strings, dest, nargs=0, help="print the version and exit")
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from importlib.metadata import version
-
-        print(f"lucebox {version('lucebox')}")
+        print(f"lucebox {__version__}")
         parser.exit()

@@ -1,0 +1,282 @@
+"""The command: what each verb prints, and that a mistake is one line and an exit code."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lucebox.cli import main
+from lucebox.config import EngineOptions
+from lucebox.core import Origin
+from lucebox.engine.messages import Timings
+from lucebox.errors import ContextLengthError, EngineError
+from lucebox.sampling.params import SamplingParams
+from tests.support.source_tree import ROOT
+from tests.support.tiny_models import write_tiny
+
+TIMINGS = Timings(
+    prompt_n=3, prompt_ms=10, predicted_n=4, predicted_ms=100, draft_n=4, draft_n_accepted=3, n_rounds=2
+)
+
+
+@dataclass
+class FakeEngine:
+    """Answers with what it was told, and notes what it was asked."""
+
+    options: EngineOptions | None = None
+    asked: list[tuple[Any, SamplingParams]] = field(default_factory=list)
+    fails: list[Exception] = field(default_factory=list)
+    closed: bool = False
+
+    def __enter__(self) -> FakeEngine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.closed = True
+
+    def stream(self, prompt: Any, params: SamplingParams) -> Iterator[SimpleNamespace]:
+        self.asked.append((prompt, params))
+        if self.fails:
+            raise self.fails.pop(0)
+        yield SimpleNamespace(text="two ", timings=None)
+        yield SimpleNamespace(text="words", timings=TIMINGS)
+
+    def stream_chat(self, messages: Sequence[Any], params: SamplingParams) -> Iterator[SimpleNamespace]:
+        return self.stream(list(messages), params)
+
+    def generate(self, prompt: Any, params: SamplingParams) -> SimpleNamespace:
+        text = "".join(chunk.text for chunk in self.stream(prompt, params))
+        return SimpleNamespace(
+            text=text,
+            tokens=[7, 8],
+            origins=[Origin.ACCEPTED, Origin.BONUS],
+            finish_reason="stop",
+            timings=TIMINGS,
+        )
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
+    fake = FakeEngine()
+
+    def from_options(options: EngineOptions, **_: object) -> FakeEngine:
+        fake.options = options
+        return fake
+
+    monkeypatch.setattr("lucebox.api.Engine", SimpleNamespace(from_options=from_options))
+    return fake
+
+
+def test_generate_streams_the_text_alone(engine: FakeEngine, capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ["generate", "Once", "--temperature", "0", "--max-tokens", "9", "--stop", "a", "--stop", "b"]
+    assert main([*argv, "--threads", "2", "--no-draft"]) == 0
+    assert capsys.readouterr().out == "two words\n"
+    [(prompt, params)] = engine.asked
+    assert prompt == "Once"
+    assert (params.temperature, params.max_tokens, params.stop) == (0, 9, ("a", "b"))
+    assert params.speculative.enabled is False
+    assert engine.options is not None
+    assert engine.options.threads == 2
+    assert engine.closed
+
+
+def test_generate_json_is_one_object(engine: FakeEngine, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["generate", "Once", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["text"] == "two words"
+    assert answer["origins"] == ["accepted", "bonus"]
+    assert answer["timings"]["draft_n_accepted"] == 3
+
+
+def test_generate_chat_and_stats(engine: FakeEngine, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["generate", "Once", "--chat", "--stats"]) == 0
+    assert engine.asked[0][0] == [{"role": "user", "content": "Once"}]
+    assert "4 tokens at 40.0 tokens/s; 3 of 4 guesses accepted (75%)" in capsys.readouterr().err
+
+
+def test_generate_reads_stdin(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("from a pipe"))
+    assert main(["generate", "-"]) == 0
+    assert engine.asked[0][0] == "from a pipe"
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "words"),
+    [
+        (["generate", "x", "--temperature", "-1"], 1, "temperature must be in [0, 100]"),
+        (["generate", "x", "--top-k", "many"], 2, "--top-k: invalid int value: 'many'"),
+        (["generate", ""], 2, "PROMPT is empty"),
+        (["generate", "x", "--thread", "2"], 2, "--thread"),
+        (["generate"], 2, "PROMPT"),
+        (["inspekt"], 2, "inspect"),
+        ([], 2, "COMMAND"),
+        (["inspect", "/nowhere/model.gguf"], 2, "/nowhere/model.gguf"),
+        (["inspect", "smollm2-135"], 2, "did you mean smollm2-135m?"),
+        (["serve", "--port", "-5"], 2, "--port must be a whole number from 0 to 65535, not '-5'"),
+    ],
+)
+def test_a_mistake_is_one_line(
+    argv: list[str], code: int, words: str, engine: FakeEngine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(argv) == code
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("lucebox: ")
+    assert err.count("\n") == 1
+    assert words in err
+    assert not engine.asked
+
+
+def test_an_engine_that_fails_is_one_line(engine: FakeEngine, capsys: pytest.CaptureFixture[str]) -> None:
+    engine.fails.append(EngineError("the engine died\nof \x1b[31msomething", remedy="start it again"))
+    assert main(["generate", "x"]) == 1
+    assert capsys.readouterr().err == r"lucebox: the engine died of \x1b[31msomething (start it again)" + "\n"
+
+
+def chat(monkeypatch: pytest.MonkeyPatch, *lines: str) -> int:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("".join(line + "\n" for line in lines)))
+    return main(["chat", "--system", "Be brief."])
+
+
+def test_chat_over_pipes_keeps_the_conversation(
+    engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert chat(monkeypatch, "first", "", "second", "/reset", "third", "/stats", "/exit", "never") == 0
+    roles = [[message["role"] for message in messages] for messages, _ in engine.asked]
+    assert roles == [["system", "user"], ["system", "user", "assistant", "user"], ["system", "user"]]
+    assert engine.asked[1][0][2]["content"] == "two words"
+    assert engine.asked[2][0][1]["content"] == "third"
+    out = capsys.readouterr().out
+    assert out.count("two words\n") == 3
+    assert "40.0 tokens/s" in out
+
+
+def test_chat_survives_a_refused_message(
+    engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine.fails.append(ContextLengthError(512, 600))
+    assert chat(monkeypatch, "far too long", "short") == 0
+    assert [message["content"] for message in engine.asked[1][0]] == ["Be brief.", "short"]
+    assert "maximum context length is 512" in capsys.readouterr().err
+
+
+def test_chat_tells_of_unknown_commands(
+    engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert chat(monkeypatch, "/quit", "/etc/passwd is a file") == 0
+    assert len(engine.asked) == 1
+    assert "unknown command /quit" in capsys.readouterr().err
+
+
+def test_chat_ctrl_c_stops_the_answer_not_the_program(
+    engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    typed = iter(["first", "second", KeyboardInterrupt(), "third"])
+
+    def read(_: str) -> str:
+        line = next(typed, EOFError())
+        if isinstance(line, BaseException):
+            raise line
+        return line
+
+    closed: list[bool] = []
+    plain = engine.stream
+
+    def interrupted(messages: Sequence[Any], params: SamplingParams) -> Iterator[SimpleNamespace]:
+        try:
+            for i, chunk in enumerate(plain(list(messages), params)):
+                if len(engine.asked) == 1 and i == 1:
+                    raise KeyboardInterrupt
+                yield chunk
+        finally:
+            closed.append(True)
+
+    monkeypatch.setattr("builtins.input", read)
+    monkeypatch.setattr(engine, "stream_chat", interrupted)
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
+    assert main(["chat"]) == 0
+    assert len(closed) == 3
+    assert engine.asked[1][0][1] == {"role": "assistant", "content": "two "}
+    assert "(/exit or Ctrl-D leaves)" in capsys.readouterr().err
+
+
+def test_output_cannot_steer_a_terminal(
+    engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stream(prompt: Any, params: SamplingParams) -> Iterator[SimpleNamespace]:
+        yield SimpleNamespace(text="a\x1b]0;title\x07é\n", timings=TIMINGS)
+
+    monkeypatch.setattr(engine, "stream", stream)
+    assert main(["generate", "x"]) == 0
+    assert capsys.readouterr().out == "a\x1b]0;title\x07é\n\n"
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert main(["generate", "x"]) == 0
+    assert capsys.readouterr().out == "a\\x1b]0;title\\x07é\n\n"
+
+
+def test_inspect_reads_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_tiny(tmp_path / "tiny.gguf", arch="qwen2", metadata={"general.name": "evil\x1b[2Jname"})
+    assert main(["inspect", str(path), "--tensors"]) == 0
+    out = capsys.readouterr().out
+    assert "architecture   qwen2" in out
+    assert "context        512 tokens" in out
+    assert "token_embd.weight" in out
+    assert "evil\\x1b[2Jname" in out
+
+
+def test_pull_prints_the_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def resolve(model: str, *, progress: Any) -> Path:
+        for done in (0, 50, 100):
+            progress(done, 100)
+        return tmp_path / f"{model}.gguf"
+
+    monkeypatch.setattr("lucebox.hub.resolve", resolve)
+    assert main(["pull", "smollm2-135m"]) == 0
+    out, err = capsys.readouterr()
+    assert out == f"{tmp_path / 'smollm2-135m.gguf'}\n"
+    assert "fetching smollm2-135m" in err
+
+
+def test_devices_is_a_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    device = SimpleNamespace(
+        number=0, name="CUDA0", description="A GPU", free_bytes=3 * 2**30, total_bytes=4 * 2**30
+    )
+    monkeypatch.setattr("lucebox.ggml.devices.list_devices", lambda: [device])
+    assert main(["devices"]) == 0
+    header, row = capsys.readouterr().out.splitlines()
+    assert header.split() == ["number", "name", "description", "memory", "free", "memory"]
+    assert row.split() == ["0", "CUDA0", "A", "GPU", "3,072", "MiB", "4,096", "MiB"]
+
+
+def test_help_is_quick_to_load() -> None:
+    code = "import sys; from lucebox.cli import main\ntry: main(['--help'])\nfinally: print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert run.returncode == 0
+    loaded = run.stdout.splitlines()[-1].split()
+    assert not {"numpy", "rich", "starlette", "tokenizers", "jinja2", "lucebox.api"} & set(loaded)
+
+
+def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
+    path = write_tiny(tmp_path / "tiny.gguf")
+    command = f"{sys.executable} -m lucebox inspect --tensors {path} | true"
+    run = subprocess.run(
+        ["bash", "-c", command],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert "Traceback" not in run.stderr
+    assert "Exception" not in run.stderr
