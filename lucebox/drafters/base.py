@@ -15,9 +15,9 @@ from lucebox.sampling.sampler import Sampler
 class DraftRequest:
     """What one sequence asks of a drafter for one round.
 
-    `prefix` holds every committed token, prompt included; it may be hypothetical, and changes after the call.
-    `n_max` is the longest draft of use. `keep_drafting(q_row, depth)` asks the draft-length controller whether
-    to go on behind `depth` tokens. `stop_tokens` end a draft: nothing behind them could be kept.
+    `prefix` holds every committed token, prompt included; it may be hypothetical, and grows after the call.
+    `n_max` is the longest draft of use. `keep_drafting(q_row, depth)` asks the draft-length controller if
+    it goes on behind `depth` tokens. `stop_tokens` end a draft: nothing behind them could be kept.
     """
 
     sequence: int
@@ -35,7 +35,7 @@ class DraftRequest:
 class Drafter(ABC):
     """Guesses what comes next. Owns its own cache, and rolls it back by itself.
 
-    A drafter is one file in `lucebox/drafters/` whose module name is its name, exporting its class as `Plugin`.
+    A drafter is one file in `lucebox/drafters/` and named like its module, which exports it as `Plugin`.
     An exception out of `propose` ends speculation for the sequences concerned, and nothing else.
     """
 

@@ -1,0 +1,90 @@
+"""A Runtime without ggml: the real rows and cache, and logits that a Python function makes of the context."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from lucebox.core import Float32Array, Int32Array
+from lucebox.runtime.cache import VISIBLE, Cache
+from lucebox.runtime.output import Output
+from lucebox.runtime.rows import Rows, Want
+
+LogitsOf = Callable[[tuple[int, ...]], Float32Array]
+
+
+class FakeRuntime:
+    """Reads each row's context from the cells it may see, so that a wrong commit shows as wrong logits."""
+
+    n_batch = 64
+
+    def __init__(self, n_vocab: int, logits_of: LogitsOf, *, n_ctx: int = 64, n_sequences: int = 1) -> None:
+        self.n_vocab = n_vocab
+        self.n_ctx = n_ctx
+        self.cache = Cache(n_ctx * n_sequences + self.n_batch, n_sequences)
+        self.n_rows_fed: list[int] = []
+        self.is_closed = False
+        self._logits_of = logits_of
+        self._cell_tokens = np.full(self.cache.n_cells, -1)
+        self._cell_positions = np.full(self.cache.n_cells, -1)
+        self._logits = np.empty((self.n_batch, n_vocab), np.float32)
+
+    def forward(self, rows: Rows) -> Output:
+        assert not self.is_closed
+        assert 0 < len(rows) <= self.n_batch
+        cells = self.cache.reserve(rows)
+        self._cell_tokens[cells] = rows.tokens
+        self._cell_positions[cells] = rows.positions
+        self.n_rows_fed.append(len(rows))
+        wanting = np.flatnonzero(rows.wants != Want.NOTHING)
+        self._logits[:] = np.nan  # views of an earlier forward are invalid from here on
+        for i, row in enumerate(wanting.tolist()):
+            self._logits[i] = self._logits_of(self._context(rows, cells, row))
+        row_index = np.full(len(rows), -1, np.int32)
+        row_index[wanting] = np.arange(len(wanting))
+        return Output(self._logits[: len(wanting)], row_index)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def _context(self, rows: Rows, cells: Int32Array, row: int) -> tuple[int, ...]:
+        sequence = int(rows.sequences[row])
+        committed = np.flatnonzero(self.cache.mask(sequence) == VISIBLE)
+        order = np.argsort(self._cell_positions[committed])
+        positions = self._cell_positions[committed][order].tolist()
+        context = self._cell_tokens[committed][order].tolist()
+        path: list[int] = []
+        while row >= 0:
+            path.append(row)
+            row = int(rows.parents[row])
+        for r in reversed(path):
+            positions.append(int(rows.positions[r]))
+            context.append(int(rows.tokens[r]))
+        assert positions == list(range(len(positions))), "a row sees a gap or a stranger's cell"
+        return tuple(context)
+
+
+def scripted(n_vocab: int, script: Sequence[int], n_prompt: int) -> LogitsOf:
+    """Prefers `script[i]` as the i-th token behind a prompt of `n_prompt` tokens, whatever came before."""
+
+    def logits_of(context: tuple[int, ...]) -> Float32Array:
+        logits = np.zeros(n_vocab, np.float32)
+        i = len(context) - n_prompt
+        logits[script[i] if 0 <= i < len(script) else 0] = 20.0
+        return logits
+
+    return logits_of
+
+
+def random_model(n_vocab: int, seed: int, *, order: int = 3, noise: float = 0.0, sharpness: float = 2.0) -> LogitsOf:
+    """A random law for each of the last `order` tokens; `noise` makes a draft that agrees partly."""
+
+    def logits_of(context: tuple[int, ...]) -> Float32Array:
+        tail = [t + 1 for t in context[-order:]]
+        logits = sharpness * np.random.default_rng([seed, *tail]).standard_normal(n_vocab)
+        if noise:
+            logits += noise * np.random.default_rng([seed + 1, *tail]).standard_normal(n_vocab)
+        return logits.astype(np.float32)
+
+    return logits_of
