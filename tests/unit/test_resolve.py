@@ -1,0 +1,122 @@
+"""Options become configs: paths, numbers and names, and contradictions are refused before anything loads."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from lucebox import hub
+from lucebox.config import EngineOptions, ServerOptions
+from lucebox.cores import physical_cores
+from lucebox.errors import ConfigError, ModelFileError
+from lucebox.resolve import model_name, resolve, resolve_engine
+from tests.support.tiny_models import write_tiny
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(write_tiny(tmp_path_factory.mktemp("models") / "tiny-target.gguf", n_ctx=512))
+
+
+@pytest.fixture(scope="module")
+def draft(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(write_tiny(tmp_path_factory.mktemp("models") / "tiny-draft.gguf", n_ctx=512))
+
+
+def test_defaults_are_settled(target: str) -> None:
+    config = resolve_engine(EngineOptions(target_model=target))
+    assert config.target.path == target
+    assert config.target.n_threads == physical_cores()
+    assert config.target.device == "auto"
+    assert config.n_ctx == 512
+    assert (config.draft, config.drafter, config.acceptance) == (None, "none", "auto")
+
+
+def test_what_was_asked_for_arrives(target: str, draft: str) -> None:
+    options = EngineOptions(
+        target_model=target,
+        draft_model=draft,
+        target_device="CUDA0",
+        draft_device="1",
+        threads=3,
+        ctx_size=100,
+        parallel=4,
+        kv_type="f32",
+        acceptance="match",
+        draft_length="fixed:n=2",
+    )
+    config = resolve_engine(options)
+    assert config.draft is not None
+    assert (config.target.device, config.draft.device, config.draft.path) == ("CUDA0", "1", draft)
+    assert {(model.n_threads, model.kv_type) for model in (config.target, config.draft)} == {(3, "f32")}
+    assert (config.n_ctx, config.n_parallel) == (100, 4)
+    assert (config.drafter, config.acceptance, config.draft_length) == ("model", "match", "fixed:n=2")
+
+
+def test_paths_become_absolute(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(target).parent)
+    assert resolve_engine(EngineOptions(target_model="tiny-target.gguf")).target.path == target
+
+
+def test_a_large_context_is_limited_unless_asked_for(tmp_path: Path) -> None:
+    path = str(write_tiny(tmp_path / "long.gguf", n_ctx=32768))
+    assert resolve_engine(EngineOptions(target_model=path)).n_ctx == 8192
+    assert resolve_engine(EngineOptions(target_model=path, ctx_size=32768)).n_ctx == 32768
+    with pytest.raises(
+        ConfigError, match=r"40000 is more than the 32768 tokens .* \(ask for 32768 or less\)"
+    ):
+        resolve_engine(EngineOptions(target_model=path, ctx_size=40000))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"drafter": "model"}, "the drafter `model` needs a draft model"),
+        ({"drafter": "none", "draft_model": "b.gguf"}, "would leave the draft model b.gguf unused"),
+        ({"drafter": "modle"}, "did you mean model?"),
+        ({"acceptance": "tokens"}, "did you mean token?"),
+        ({"acceptance": "token:strength=2"}, "has no option 'strength'"),
+        ({"draft_length": "threshold:m=2"}, "has no option 'm'"),
+        ({"draft_length": "5"}, "'5'"),
+        ({"draft_model": "no-such-model"}, "'no-such-model' is neither a file nor a model known by name"),
+    ],
+)
+def test_contradictions_and_unknown_names_are_refused(
+    target: str, options: dict[str, str], words: str
+) -> None:
+    with pytest.raises(ConfigError, match=re.escape(words)):
+        resolve_engine(EngineOptions(target_model=target, **options))
+
+
+def test_the_word_none_is_no_draft_model(target: str) -> None:
+    assert resolve_engine(EngineOptions(target_model=target, draft_model="none")).draft is None
+
+
+def test_a_damaged_target_is_found_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "not.gguf"
+    path.write_bytes(b"nothing of the kind" * 10)
+    with pytest.raises(ModelFileError, match=r"not\.gguf"):
+        resolve_engine(EngineOptions(target_model=str(path)))
+
+
+def test_the_alias_is_the_models_name_unless_given(target: str) -> None:
+    options = EngineOptions(target_model=target)
+    assert resolve(ServerOptions(engine=options)).model_alias == "tiny-target"
+    assert resolve(ServerOptions(engine=options, model_alias="mine")).model_alias == "mine"
+    assert model_name("qwen2.5-coder-1.5b") == "qwen2.5-coder-1.5b"
+    assert model_name("hf:owner/repo/Some-7B.Q4_K_M.gguf") == "Some-7B.Q4_K_M"
+
+
+def test_downloads_report_the_model_they_are_of(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fetch(model: str, *, progress: object) -> Path:
+        assert callable(progress)
+        progress(1, 2)
+        return Path(target)
+
+    monkeypatch.setattr(hub, "resolve", fetch)
+    seen: list[tuple[str, int, int]] = []
+    options = EngineOptions(target_model="a", draft_model="b")
+    resolve_engine(options, on_progress=lambda *report: seen.append(report))
+    assert seen == [("a", 1, 2), ("b", 1, 2)]
