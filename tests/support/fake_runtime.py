@@ -77,7 +77,9 @@ def scripted(n_vocab: int, script: Sequence[int], n_prompt: int) -> LogitsOf:
     return logits_of
 
 
-def random_model(n_vocab: int, seed: int, *, order: int = 3, noise: float = 0.0, sharpness: float = 2.0) -> LogitsOf:
+def random_model(
+    n_vocab: int, seed: int, *, order: int = 3, noise: float = 0.0, sharpness: float = 2.0
+) -> LogitsOf:
     """A random law for each of the last `order` tokens; `noise` makes a draft that agrees partly."""
 
     def logits_of(context: tuple[int, ...]) -> Float32Array:
