@@ -1,1 +1,36 @@
-"""See the README's drawing for what lives here."""
+"""The OpenAI-compatible HTTP API.
+
+`app` is an ASGI application configured by LUCEBOX_* variables (`uvicorn lucebox.server:app`),
+`create_app(config)` one for a resolved configuration, `serve(options)` a whole server with its socket.
+Importing this package loads nothing; the names do when they are first asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lucebox.server.application import EnvironmentApp, create_app
+    from lucebox.server.launch import serve
+
+    app: EnvironmentApp
+
+__all__ = ["app", "create_app", "serve"]
+
+
+def __getattr__(name: str) -> Any:
+    match name:
+        case "app":
+            import os
+
+            from lucebox.server.application import EnvironmentApp
+
+            value: Any = EnvironmentApp(os.environ)
+        case "create_app":
+            from lucebox.server.application import create_app as value
+        case "serve":
+            from lucebox.server.launch import serve as value
+        case _:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value  # one object however often it is asked for
+    return value

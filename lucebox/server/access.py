@@ -1,0 +1,77 @@
+"""The access log: one line per request, with its id, tokens and speed."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from dataclasses import dataclass
+from uuid import uuid4
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from lucebox.server.generation import Bill
+
+logger = logging.getLogger(__name__)
+
+_GIVEN_ID = re.compile(r"[\w.:-]{1,128}", re.ASCII)
+
+
+@dataclass(slots=True)
+class AccessRecord:
+    """What is known of a request when it ends. Routes fill in `bill` and `note`."""
+
+    bill: Bill | None = None
+    note: str = ""
+
+
+def record_of(scope: Scope) -> AccessRecord:
+    record: AccessRecord = scope["access_record"]
+    return record
+
+
+class AccessLog:
+    """Pure ASGI middleware. Gives each request an id (the client's own `X-Request-Id` if it is sane)."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        given = Headers(scope=scope).get("x-request-id", "")
+        id = given if _GIVEN_ID.fullmatch(given) else f"req_{uuid4().hex}"
+        record = AccessRecord()
+        scope["request_id"], scope["access_record"] = id, record
+        start_s = time.monotonic()
+        status = 0
+
+        async def send_with_id(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message)["x-request-id"] = id
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_with_id)
+        finally:
+            level = logging.DEBUG if scope["path"] == "/health" else logging.INFO
+            if logger.isEnabledFor(level):
+                logger.log(level, "%s", _line(scope, id, status, 1000 * (time.monotonic() - start_s), record))
+
+
+def _line(scope: Scope, id: str, status: int, total_ms: float, record: AccessRecord) -> str:
+    client = scope.get("client") or ("-", 0)
+    parts = [f"{client[0]} {scope['method']} {scope['path']!r} {status or '-'} {total_ms:.0f} ms {id}"]
+    if (bill := record.bill) is not None:
+        timings = bill.timings
+        parts.append(f"prompt {bill.n_prompt} tokens at {timings.prompt_per_second:.1f}/s")
+        parts.append(f"generated {bill.n_completion} at {timings.predicted_per_second:.1f}/s")
+        if timings.draft_n:
+            parts.append(f"drafts {timings.draft_n_accepted}/{timings.draft_n} accepted")
+    if record.note:
+        parts.append(record.note)
+    return ", ".join(parts)

@@ -1,0 +1,110 @@
+"""POST /v1/chat/completions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from lucebox.engine.messages import TokenLogprobs
+from lucebox.errors import ContextLengthError
+from lucebox.server.answer import Answer, Head, respond
+from lucebox.server.decode import decode, read_body
+from lucebox.server.generation import Bill, Generation, Piece
+from lucebox.server.logprobs import TokenNames, chat_logprobs
+from lucebox.server.messages import template_messages
+from lucebox.server.responses import (
+    AssistantReply,
+    ChatChoice,
+    ChatChunk,
+    ChatChunkChoice,
+    ChatCompletion,
+    ChatLogprobs,
+    Delta,
+    TimingsBody,
+    Usage,
+)
+from lucebox.server.schema import ChatRequest, chat_params, refuse_unsupported
+from lucebox.server.service import Service
+
+
+async def chat_completions(request: Request) -> Response:
+    body = decode(await read_body(request), ChatRequest)
+    service: Service = request.app.state.service
+    service.check_model(body.model)
+    refuse_unsupported(body)
+    messages = template_messages(body.messages)
+    serving = await service.serving()
+    params = chat_params(body, serving.text.n_vocab)
+    prompt = await asyncio.to_thread(serving.text.encode_chat, messages)
+    if len(prompt) >= serving.info.n_ctx:
+        raise ContextLengthError(serving.info.n_ctx, len(prompt))
+    head = Head.new("chatcmpl", service)
+    generation = Generation(serving.engine, serving.text.vocabulary, head.id, [prompt], params, body.n or 1)
+    shape = ChatShape(head, serving.text.vocabulary if body.logprobs else None, usage=body.include_usage)
+    return await respond(
+        request, service, generation, shape, stream=bool(body.stream), usage=body.include_usage
+    )
+
+
+class ChatShape:
+    """Answers as chat.completion objects. `vocabulary` is None unless log-probabilities are wanted."""
+
+    def __init__(self, head: Head, vocabulary: TokenNames | None, *, usage: bool) -> None:
+        self._head = head
+        self._vocabulary = vocabulary
+        self._no_usage = None if usage else msgspec.UNSET
+
+    def opening(self, index: int) -> ChatChunk:
+        return self._chunk([ChatChunkChoice(index, Delta(role="assistant", content=""))])
+
+    def chunk(self, piece: Piece, bill: Bill | None) -> ChatChunk:
+        delta = Delta(content=piece.text) if piece.text else Delta()
+        logprobs = self._logprobs(piece.logprobs) if piece.logprobs else None
+        choice = ChatChunkChoice(piece.index, delta, logprobs, piece.finish_reason)
+        timings = msgspec.UNSET if bill is None else TimingsBody.of(bill.timings)
+        return self._chunk([choice], timings=timings)
+
+    def usage_chunk(self, bill: Bill) -> ChatChunk:
+        return self._chunk([], usage=Usage.of(bill), timings=TimingsBody.of(bill.timings))
+
+    def whole(self, answers: Sequence[Answer], bill: Bill) -> ChatCompletion:
+        return ChatCompletion(
+            id=self._head.id,
+            created=self._head.created,
+            model=self._head.model,
+            choices=[
+                ChatChoice(i, AssistantReply(a.text), a.finish_reason, self._logprobs(a.logprobs))
+                for i, a in enumerate(answers)
+            ],
+            usage=Usage.of(bill),
+            timings=TimingsBody.of(bill.timings),
+            system_fingerprint=self._head.system_fingerprint,
+        )
+
+    def _logprobs(self, entries: Sequence[TokenLogprobs]) -> ChatLogprobs | None:
+        return None if self._vocabulary is None else chat_logprobs(entries, self._vocabulary)
+
+    def _chunk(
+        self,
+        choices: list[ChatChunkChoice],
+        *,
+        usage: Usage | None = None,
+        timings: TimingsBody | msgspec.UnsetType = msgspec.UNSET,
+    ) -> ChatChunk:
+        return ChatChunk(
+            id=self._head.id,
+            created=self._head.created,
+            model=self._head.model,
+            choices=choices,
+            usage=usage or self._no_usage,
+            timings=timings,
+            system_fingerprint=self._head.system_fingerprint,
+        )
+
+
+routes = (Route("/v1/chat/completions", chat_completions, methods=["POST"]),)

@@ -1,0 +1,42 @@
+"""GET /health: whether requests are answered now, and if not, why."""
+
+from __future__ import annotations
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from lucebox.engine.client import EngineState
+from lucebox.server.errors import RETRY_AFTER_S, without_folders
+from lucebox.server.service import Service
+
+
+class Health(msgspec.Struct, frozen=True):
+    """`progress` runs from 0 to 1 while loading `detail`; else `detail` says why the engine is not ready."""
+
+    status: EngineState
+    detail: str
+    progress: float
+    n_in_flight: int
+    n_restarts: int
+
+
+async def health(request: Request) -> Response:
+    service: Service = request.app.state.service
+    status = service.status()
+    body = Health(
+        status.state,
+        without_folders(status.detail),
+        round(status.progress, 4),
+        status.n_in_flight,
+        status.n_restarts,
+    )
+    is_ready = status.state is EngineState.READY
+    headers = {"Cache-Control": "no-store"}
+    if not is_ready:
+        headers["Retry-After"] = str(RETRY_AFTER_S)
+    return Response(msgspec.json.encode(body), 200 if is_ready else 503, headers, "application/json")
+
+
+routes = (Route("/health", health, methods=["GET"]),)

@@ -1,0 +1,69 @@
+"""Log-probabilities in the two shapes of OpenAI's API."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Sequence
+from typing import Protocol
+
+from lucebox.engine.messages import TokenLogprobs
+from lucebox.server.responses import ChatLogprobs, TextLogprobs, TokenLogprob, TopLogprob
+
+# JSON has no infinity; OpenAI's stand-in for a token that cannot come.
+LEAST_LOGPROB = -9999.0
+
+
+class TokenNames(Protocol):
+    """The part of a vocabulary that is needed here."""
+
+    def bytes_of(self, token: int) -> bytes: ...
+
+    def token_bytes(self, token: int) -> bytes: ...
+
+
+def chat_logprobs(entries: Sequence[TokenLogprobs], vocabulary: TokenNames) -> ChatLogprobs:
+    return ChatLogprobs([_token_logprob(entry, vocabulary) for entry in entries])
+
+
+class TextLogprobsBuilder:
+    """Log-probabilities of one choice, piece by piece; knows where in the text each token begins."""
+
+    def __init__(self, vocabulary: TokenNames) -> None:
+        self._vocabulary = vocabulary
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._n_chars = 0
+
+    def build(self, entries: Sequence[TokenLogprobs]) -> TextLogprobs:
+        name = self._name
+        return TextLogprobs(
+            tokens=[name(entry.token) for entry in entries],
+            token_logprobs=[_finite(entry.logprob) for entry in entries],
+            top_logprobs=[{name(id): _finite(logprob) for id, logprob in entry.top} for entry in entries],
+            text_offset=[self._offset(entry.token) for entry in entries],
+        )
+
+    def _offset(self, token: int) -> int:
+        offset = self._n_chars
+        self._n_chars += len(self._decoder.decode(self._vocabulary.token_bytes(token)))
+        return offset
+
+    def _name(self, token: int) -> str:
+        """As OpenAI does: a token that is no character by itself is named by its bytes."""
+        spelling = self._vocabulary.bytes_of(token)
+        try:
+            return spelling.decode()
+        except UnicodeDecodeError:
+            return "bytes:" + "".join(f"\\x{byte:02x}" for byte in spelling)
+
+
+def _token_logprob(entry: TokenLogprobs, vocabulary: TokenNames) -> TokenLogprob:
+    def one(token: int, logprob: float) -> tuple[str, float, list[int]]:
+        spelling = vocabulary.bytes_of(token)
+        return spelling.decode("utf-8", "replace"), _finite(logprob), list(spelling)
+
+    top = [TopLogprob(*one(token, logprob)) for token, logprob in entry.top]
+    return TokenLogprob(*one(entry.token, entry.logprob), top)
+
+
+def _finite(logprob: float) -> float:
+    return max(logprob, LEAST_LOGPROB)

@@ -1,0 +1,143 @@
+"""What is sent back, field by field."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from lucebox.engine.messages import Timings
+from lucebox.server.generation import Bill, FinishReason
+
+
+class Usage(msgspec.Struct, frozen=True):
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+
+    @classmethod
+    def of(cls, bill: Bill) -> Usage:
+        return cls(bill.n_prompt, bill.n_completion, bill.n_prompt + bill.n_completion)
+
+
+class TimingsBody(msgspec.Struct, frozen=True):
+    """Named as llama.cpp's server names them."""
+
+    prompt_n: int
+    prompt_ms: float
+    prompt_per_second: float
+    predicted_n: int
+    predicted_ms: float
+    predicted_per_second: float
+    draft_n: int
+    draft_n_accepted: int
+
+    @classmethod
+    def of(cls, timings: Timings) -> TimingsBody:
+        return cls(
+            prompt_n=timings.prompt_n,
+            prompt_ms=round(timings.prompt_ms, 3),
+            prompt_per_second=round(timings.prompt_per_second, 3),
+            predicted_n=timings.predicted_n,
+            predicted_ms=round(timings.predicted_ms, 3),
+            predicted_per_second=round(timings.predicted_per_second, 3),
+            draft_n=timings.draft_n,
+            draft_n_accepted=timings.draft_n_accepted,
+        )
+
+
+class TopLogprob(msgspec.Struct, frozen=True):
+    token: str
+    logprob: float
+    bytes: list[int]
+
+
+class TokenLogprob(msgspec.Struct, frozen=True):
+    token: str
+    logprob: float
+    bytes: list[int]
+    top_logprobs: list[TopLogprob]
+
+
+class ChatLogprobs(msgspec.Struct, frozen=True):
+    content: list[TokenLogprob]
+    refusal: None = None
+
+
+class AssistantReply(msgspec.Struct, frozen=True):
+    content: str
+    role: Literal["assistant"] = "assistant"
+    refusal: None = None
+
+
+class ChatChoice(msgspec.Struct, frozen=True):
+    index: int
+    message: AssistantReply
+    finish_reason: FinishReason
+    logprobs: ChatLogprobs | None = None
+
+
+class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    object: Literal["chat.completion"] = "chat.completion"
+    created: int
+    model: str
+    choices: list[ChatChoice]
+    usage: Usage
+    timings: TimingsBody
+    system_fingerprint: str
+
+
+class Delta(msgspec.Struct, frozen=True):
+    role: Literal["assistant"] | UnsetType = UNSET
+    content: str | UnsetType = UNSET
+
+
+class ChatChunkChoice(msgspec.Struct, frozen=True):
+    index: int
+    delta: Delta
+    logprobs: ChatLogprobs | None = None
+    finish_reason: FinishReason | None = None
+
+
+class ChatChunk(msgspec.Struct, frozen=True, kw_only=True):
+    """`usage` is absent unless asked for, and null in every chunk but the last."""
+
+    id: str
+    object: Literal["chat.completion.chunk"] = "chat.completion.chunk"
+    created: int
+    model: str
+    choices: list[ChatChunkChoice]
+    usage: Usage | UnsetType | None = UNSET
+    timings: TimingsBody | UnsetType = UNSET
+    system_fingerprint: str
+
+
+class TextLogprobs(msgspec.Struct, frozen=True):
+    """`text_offset` counts characters from the start of the choice's text."""
+
+    tokens: list[str]
+    token_logprobs: list[float]
+    top_logprobs: list[dict[str, float]]
+    text_offset: list[int]
+
+
+class TextChoice(msgspec.Struct, frozen=True):
+    index: int
+    text: str
+    logprobs: TextLogprobs | None = None
+    finish_reason: FinishReason | None = None
+
+
+class TextCompletion(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole answer, and each chunk of a streamed one."""
+
+    id: str
+    object: Literal["text_completion"] = "text_completion"
+    created: int
+    model: str
+    choices: list[TextChoice]
+    usage: Usage | UnsetType | None = UNSET
+    timings: TimingsBody | UnsetType = UNSET
+    system_fingerprint: str

@@ -1,0 +1,202 @@
+"""An engine that answers from a script: what the server does with events, without a model."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from lucebox.core import Origin
+from lucebox.engine.client import EngineClient, EngineState
+from lucebox.engine.messages import (
+    Cancel,
+    EngineInfo,
+    Event,
+    Failed,
+    Finish,
+    FinishReason,
+    Message,
+    ModelInfo,
+    Ready,
+    Shutdown,
+    StepEvent,
+    Submit,
+    Timings,
+    TokenLogprobs,
+)
+from lucebox.errors import EngineError, LuceboxError, TemplateError
+
+N_VOCAB = 260
+EOS, BOS = 256, 257
+N_CTX = 64
+
+Script = Callable[[Submit], Iterable[Event]]
+
+
+class ByteVocabulary:
+    """Token i is byte i; 256 and above are control tokens."""
+
+    def bytes_of(self, token: int) -> bytes:
+        return bytes([token]) if token < 256 else f"<|{token}|>".encode()
+
+    def token_bytes(self, token: int) -> bytes:
+        return bytes([token]) if token < 256 else b""
+
+
+class ByteText:
+    """The text side that goes with it; its template is one line per message."""
+
+    n_vocab = N_VOCAB
+    vocabulary = ByteVocabulary()
+
+    def __init__(self) -> None:
+        self.seen: list[list[dict[str, Any]]] = []
+
+    def encode(self, text: str) -> list[int]:
+        return list(text.encode())
+
+    def encode_chat(self, messages: list[dict[str, Any]]) -> list[int]:
+        self.seen.append(messages)
+        if messages[0]["content"] == "refuse me":
+            raise TemplateError("conversation roles must alternate")
+        return [BOS, *"".join(f"{m['role']}:{m['content']}\n" for m in messages).encode()]
+
+
+def steps(
+    submit: Submit,
+    pieces: Sequence[bytes],
+    reason: FinishReason | None = "stop",
+    *,
+    eos: bool = True,
+    stop_string: bytes | None = None,
+    keep_bytes: int | None = None,
+) -> Iterator[StepEvent]:
+    """A step per piece, a token per byte; the end comes with the last one."""
+    tokens = [list(piece) for piece in pieces]
+    if reason == "stop" and eos and stop_string is None:
+        tokens[-1].append(EOS)
+    n = sum(map(len, tokens))
+    timings = Timings(
+        prompt_n=len(submit.prompt),
+        prompt_ms=10.0,
+        predicted_n=n,
+        predicted_ms=100.0,
+        draft_n=9,
+        draft_n_accepted=6,
+    )
+    for i, step in enumerate(tokens):
+        is_last = i == len(tokens) - 1
+        finish = None
+        if is_last and reason is not None:
+            finish = Finish(reason=reason, stop_string=stop_string, keep_bytes=keep_bytes, timings=timings)
+        yield StepEvent(
+            id=submit.id,
+            tokens=step,
+            origins=[Origin.PLAIN] * len(step),
+            logprobs=None if submit.params.logprobs is None else [_logprobs(submit, t) for t in step],
+            finish=finish,
+        )
+
+
+def _logprobs(submit: Submit, token: int) -> TokenLogprobs:
+    n = submit.params.logprobs or 0
+    return TokenLogprobs(token, -0.5, [(token, -0.5), (EOS, float("-inf"))][:n])
+
+
+class ScriptedEngine(EngineClient):
+    """Each submit is played by a thread of its own from `script`; a cancel ends it.
+
+    `gate`, once cleared, holds every further step back, so that a test can look at what is in between.
+    """
+
+    def __init__(self, script: Script, *, n_ctx: int = N_CTX, ready: bool = True, **options: Any) -> None:
+        super().__init__(**options)
+        self.script = script
+        self.submits: list[Submit] = []
+        self.cancelled: list[str] = []
+        self.gate = threading.Event()
+        self.gate.set()
+        self._ready = ready
+        self._n_ctx = n_ctx
+        self._ended = threading.Event()
+        self._cancel_seen = threading.Condition()
+
+    def start(self) -> None:
+        if self._ready:
+            self.become_ready()
+
+    def become_ready(self) -> None:
+        model = ModelInfo(
+            path="/secret/folder/tiny.gguf",
+            name="tiny",
+            architecture="llama",
+            device="CPU",
+            n_vocab=N_VOCAB,
+            n_ctx_train=N_CTX,
+            n_bytes=1000,
+        )
+        info = EngineInfo(
+            target=model,
+            draft=None,
+            n_ctx=self._n_ctx,
+            n_parallel=1,
+            drafter="none",
+            acceptance="auto",
+            draft_length="fixed:n=4",
+            load_ms=1.0,
+        )
+        self._dispatch(Ready(info))
+
+    def restart(self, why: str) -> None:
+        self._set_status(EngineState.RESTARTING, why, n_deaths=1)
+
+    def fail(self, error: LuceboxError) -> None:
+        self._give_up(error)
+
+    def close(self, timeout_s: float = 10.0) -> None:
+        self._ended.set()
+        self.gate.set()
+        self._give_up(EngineError("the engine was closed"), EngineState.STOPPED)
+
+    def wait_cancelled(self, n: int = 1, timeout_s: float = 5.0) -> bool:
+        """Whether `n` cancels have come, or come within `timeout_s`."""
+        with self._cancel_seen:
+            return self._cancel_seen.wait_for(lambda: len(self.cancelled) >= n, timeout_s)
+
+    def _send(self, message: Message) -> None:
+        match message:
+            case Submit():
+                self.submits.append(message)
+                threading.Thread(target=self._play, args=(message,), daemon=True).start()
+            case Cancel(id=id):
+                with self._cancel_seen:
+                    self.cancelled.append(id)
+                    self._cancel_seen.notify_all()
+            case Shutdown():
+                self._ended.set()
+
+    def _play(self, submit: Submit) -> None:
+        for event in self.script(submit):
+            self.gate.wait()
+            if submit.id in self.cancelled or self._ended.is_set():
+                self._dispatch(
+                    StepEvent(id=submit.id, tokens=[], origins=[], finish=Finish(reason="cancelled"))
+                )
+                return
+            self._dispatch(event)
+
+
+def says(*pieces: bytes, reason: FinishReason | None = "stop", **options: Any) -> Script:
+    """A script that gives every request the same answer."""
+    return lambda submit: steps(submit, pieces, reason, **options)
+
+
+def fails(error: LuceboxError, *pieces: bytes) -> Script:
+    """A script that says `pieces` and then fails."""
+
+    def script(submit: Submit) -> Iterator[Event]:
+        if pieces:
+            yield from steps(submit, pieces, None)
+        yield Failed.of(submit.id, error)
+
+    return script
