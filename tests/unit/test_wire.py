@@ -1,0 +1,84 @@
+"""Messages over a socket, and what is made of garbage."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from lucebox.engine.messages import Cancel, Message, Submit
+from lucebox.engine.wire import HEADER, MAX_MESSAGE_BYTES, Channel, MalformedMessageError
+from lucebox.errors import EngineError
+from lucebox.sampling.params import SamplingParams
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[Channel[Message], socket.socket]]:
+    ours, theirs = socket.socketpair()
+    channel: Channel[Message] = Channel(ours, Message)  # type: ignore[arg-type]
+    yield channel, theirs
+    channel.close()
+    theirs.close()
+
+
+def test_messages_of_any_size_arrive_in_order(ends: tuple[Channel[Message], socket.socket]) -> None:
+    channel, theirs = ends
+    other: Channel[Message] = Channel(theirs, Message)  # type: ignore[arg-type]
+    large = Submit(id="a", prompt=list(range(300_000)), params=SamplingParams(), seed=1)
+    sender = threading.Thread(target=lambda: [other.send(m) for m in (Cancel("x"), large, Cancel("y"))])
+    sender.start()
+    assert [channel.receive() for _ in range(3)] == [Cancel("x"), large, Cancel("y")]
+    sender.join()
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"\xc1", b"null", b"\x81\xa4type\xa4nope", b"\x82\xa4type\xa6cancel\xa2id\x01"]
+)
+def test_a_malformed_message_is_skipped(ends: tuple[Channel[Message], socket.socket], body: bytes) -> None:
+    channel, theirs = ends
+    theirs.sendall(HEADER.pack(len(body)) + body)
+    Channel(theirs, Message).send(Cancel("x"))  # type: ignore[arg-type]
+    with pytest.raises(MalformedMessageError):
+        channel.receive()
+    assert channel.receive() == Cancel("x")
+
+
+def test_an_absurd_length_is_refused_before_memory_is_taken(
+    ends: tuple[Channel[Message], socket.socket],
+) -> None:
+    channel, theirs = ends
+    theirs.sendall(HEADER.pack(MAX_MESSAGE_BYTES + 1))
+    with pytest.raises(EngineError, match="claims"):
+        channel.receive()
+
+
+@pytest.mark.parametrize("sent", [b"", b"\0\0", HEADER.pack(10) + b"abc"])
+def test_the_end_of_the_stream_is_none(ends: tuple[Channel[Message], socket.socket], sent: bytes) -> None:
+    channel, theirs = ends
+    theirs.sendall(sent)
+    theirs.shutdown(socket.SHUT_WR)
+    assert channel.receive() is None
+
+
+def test_close_wakes_both_ends_and_frees_the_descriptor() -> None:
+    ours, theirs = socket.socketpair()
+    a: Channel[Message] = Channel(ours, Message)  # type: ignore[arg-type]
+    b: Channel[Message] = Channel(theirs, Message)  # type: ignore[arg-type]
+    n_open = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else None
+    received: list[object] = []
+    readers = [threading.Thread(target=lambda c=c: received.append(c.receive())) for c in (a, b)]
+    for reader in readers:
+        reader.start()
+    a.close()
+    for reader in readers:
+        reader.join(5)
+    assert received == [None, None]
+    with pytest.raises(OSError, match=r"."):
+        a.send(Cancel("x"))
+    a.close()
+    b.close()
+    if n_open is not None:
+        assert len(os.listdir("/proc/self/fd")) == n_open - 2
