@@ -1,0 +1,48 @@
+"""ggml's log, passed on to Python's logging as `lucebox.ggml`."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import threading
+from typing import Any
+
+from lucebox.ggml import _api
+
+logger = logging.getLogger("lucebox.ggml")
+
+_LEVELS = {
+    _api.LogLevel.DEBUG: logging.DEBUG,
+    _api.LogLevel.INFO: logging.INFO,
+    _api.LogLevel.WARN: logging.WARNING,
+    _api.LogLevel.ERROR: logging.ERROR,
+}
+
+
+class LogBridge:
+    """Receives ggml's log on whichever thread it is written, and logs whole lines.
+
+    Must live as long as ggml may log: it owns the C callback.
+    """
+
+    def __init__(self, library: Any) -> None:
+        self._library = library
+        self._pending = threading.local()  # ggml writes a line in pieces, but each on one thread
+        self._callback = _api.LogCallback(self._receive)
+        library.ggml_log_set(self._callback, None)
+        # ggml's threads may outlive the interpreter, which then cannot be called.
+        atexit.register(self.close)
+
+    def close(self) -> None:
+        """Gives the log back to ggml, which writes to stderr."""
+        self._library.ggml_log_set(None, None)
+
+    def _receive(self, level: int, text: bytes | None, _: object) -> None:
+        pending = self._pending
+        if level != _api.LogLevel.CONT:
+            pending.level = _LEVELS.get(_api.LogLevel(level), logging.INFO)
+        whole = getattr(pending, "text", "") + (text or b"").decode("utf-8", "replace")
+        *lines, pending.text = whole.split("\n")
+        for line in lines:
+            if line.strip():
+                logger.log(getattr(pending, "level", logging.INFO), "%s", line)
