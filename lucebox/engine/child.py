@@ -41,7 +41,6 @@ def main() -> int:
         format="%(levelname)s engine: %(name)s: %(message)s",
         stream=sys.stderr,
     )
-    _report_aborts(arguments.abort_fd)
     config = msgspec.json.decode(arguments.config, type=EngineConfig)
     channel: Channel[Message] = Channel(socket.socket(fileno=arguments.socket_fd), Message)  # type: ignore[arg-type]
     inbox: SimpleQueue[Message] = SimpleQueue()
@@ -49,14 +48,15 @@ def main() -> int:
     threading.Thread(target=_read, args=(channel, inbox), name="reader", daemon=True).start()
     writer = threading.Thread(target=_write, args=(channel, outbox), name="writer", daemon=True)
     writer.start()
-    status = _serve(config, inbox, outbox)
+    status = _serve(config, arguments.abort_fd, inbox, outbox)
     outbox.close()
     writer.join()
     return status
 
 
-def _serve(config: EngineConfig, inbox: SimpleQueue[Message], outbox: Outbox) -> int:
+def _serve(config: EngineConfig, abort_fd: int, inbox: SimpleQueue[Message], outbox: Outbox) -> int:
     try:
+        _report_aborts(abort_fd)
         from lucebox.engine.loader import load
         from lucebox.engine.loop import EngineLoop
 
@@ -101,9 +101,9 @@ def _write(channel: Channel[Message], outbox: Outbox) -> None:
 
 def _report_aborts(fd: int) -> None:
     """ggml's last words go to `fd` before it ends this process."""
-    from lucebox._kernels import abort
+    from lucebox.ggml.library import load
 
-    abort.install(fd)
+    load().abort_report.write_to(fd)
 
 
 def _die_with_parent(parent: int) -> None:

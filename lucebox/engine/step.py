@@ -18,7 +18,8 @@ from lucebox.engine.scheduler import Scheduler
 from lucebox.engine.sequence import Emission, EngineSequence
 from lucebox.errors import LuceboxError
 from lucebox.runtime.rows import Rows
-from lucebox.runtime.runtime import Output, Runtime
+from lucebox.runtime.output import Output
+from lucebox.runtime.runtime import Runtime
 from lucebox.sampling.logprobs import logprobs
 
 logger = logging.getLogger(__name__)

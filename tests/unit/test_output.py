@@ -7,6 +7,7 @@ import random
 import pytest
 
 from lucebox.text.output import TextOutput
+from lucebox.text.stop import StopMatcher
 
 
 class Bytes:
@@ -47,10 +48,10 @@ def test_a_stop_string_and_what_follows_is_cut() -> None:
     assert output.finish(keep_bytes=4) == ""
 
 
-def test_the_earliest_of_several_stop_strings_is_held() -> None:
-    output = TextOutput(Bytes(b"xxabcdyy"), ["cd", "bcd"])
-    assert output.push([0]) == "xxa"
-    assert output.finish(keep_bytes=3) == ""
+def test_of_several_stop_strings_the_first_complete_one_cuts() -> None:
+    output = TextOutput(Bytes(b"xxabcdyy"), ["bcd", "c", "dy"])
+    assert output.push([0]) == "xxab"
+    assert output.finish(keep_bytes=4) == ""
 
 
 def test_what_was_held_in_vain_is_shown_at_the_end() -> None:
@@ -66,7 +67,7 @@ def test_a_stop_string_that_overlaps_itself() -> None:
 
 
 @pytest.mark.parametrize("seed", range(50))
-def test_pieces_add_up_to_the_text_up_to_the_first_stop_string(seed: int) -> None:
+def test_pieces_add_up_to_the_text_in_front_of_a_stop_string(seed: int) -> None:
     rng = random.Random(seed)
     alphabet = "abé🙂"
     text = "".join(rng.choice(alphabet) for _ in range(40))
@@ -74,17 +75,14 @@ def test_pieces_add_up_to_the_text_up_to_the_first_stop_string(seed: int) -> Non
     data = text.encode()
     cuts = sorted(rng.sample(range(len(data)), 15))
     pieces = [data[a:b] for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True)]
-    output = TextOutput(Bytes(*pieces), stops)
-    starts = [data.find(stop.encode()) for stop in stops if stop in text]
+    output, engine = TextOutput(Bytes(*pieces), stops), StopMatcher(stops)
     shown = ""
-    for i in range(len(pieces)):
+    for i, piece in enumerate(pieces):
         shown += output.push([i])
-        seen = b"".join(pieces[: i + 1])
-        assert not any(stop in shown for stop in stops)
-        if any(stop.encode() in seen for stop in stops):
-            keep = min(seen.find(stop.encode()) for stop in stops if stop.encode() in seen)
-            shown += output.finish(keep)
-            assert shown.encode() == data[:keep]
+        match = engine.push(piece)
+        if match is not None:
+            shown += output.finish(match.start)
+            assert shown.encode() == data[: match.start]
             return
-    assert not starts
     assert shown + output.finish() == text
+    assert not any(stop in text for stop in stops)
