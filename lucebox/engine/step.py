@@ -17,8 +17,8 @@ from lucebox.engine.round import LawRows, Round
 from lucebox.engine.scheduler import Scheduler
 from lucebox.engine.sequence import Emission, EngineSequence
 from lucebox.errors import LuceboxError
-from lucebox.runtime.rows import Rows
 from lucebox.runtime.output import Output
+from lucebox.runtime.rows import Rows
 from lucebox.runtime.runtime import Runtime
 from lucebox.sampling.logprobs import logprobs
 
