@@ -18,7 +18,7 @@ from lucebox.errors import LuceboxError
 from lucebox.server import sse
 from lucebox.server.access import record_of
 from lucebox.server.disconnect import until_disconnect
-from lucebox.server.errors import ClientGoneError, api_error, envelope, error_response
+from lucebox.server.errors import ClientGoneError, api_error, envelope, error_response, internal_error
 from lucebox.server.generation import Bill, FinishReason, Generation, Piece
 from lucebox.server.service import Service
 
@@ -122,6 +122,10 @@ class StreamedAnswer(Response):
                 await error_response(shown)(scope, receive, send)
                 return
             await self._send(send, sse.data(envelope(shown)), more=False)
+        except Exception:
+            if self._started:  # else the application's handler answers
+                await self._send(send, sse.data(envelope(internal_error(scope))), more=False)
+            raise
 
     async def _run(self, send: Send) -> None:
         generation = self._generation

@@ -11,6 +11,7 @@ import msgspec
 from starlette.requests import Request
 
 from lucebox.server.errors import ApiError, ClientGoneError
+from lucebox.server.messages import PART_TYPES, ROLES
 
 MAX_BODY_BYTES = 16 * 2**20
 
@@ -101,6 +102,11 @@ def _field_error(text: str, struct: type[msgspec.Struct]) -> ApiError:
         subject = f" for '{path}'" if path else ": the body"
         message = f"Invalid type{subject}: expected {_type_words(wrong[1])}{got}."
         return ApiError(message, param=path or None, code="invalid_type")
+    if bad := re.fullmatch(r"Invalid value ('.*')", problem, re.DOTALL):
+        allowed = ROLES if path.endswith("role") else PART_TYPES
+        values = ", ".join(f"'{value}'" for value in allowed)
+        message = f"Invalid value for '{path}': {bad[1]}. Supported values are: {values}."
+        return ApiError(message, param=path, code="invalid_value")
     return ApiError(f"Invalid value for '{path}': {problem}.", param=path or None, code="invalid_value")
 
 

@@ -10,6 +10,7 @@ import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Scope
 
 from lucebox.errors import ConfigError, LuceboxError, RequestError, TemplateError
 
@@ -117,7 +118,9 @@ async def on_http_error(request: Request, error: Exception) -> Response:
 
 async def on_bug(request: Request, error: Exception) -> Response:
     """Ours. The traceback goes to the log, the request's id to the client."""
-    id = request.scope.get("request_id", "")
-    return error_response(
-        ApiError(f"Internal error; the server's log says more about request {id}", status=500)
-    )
+    return error_response(internal_error(request.scope))
+
+
+def internal_error(scope: Scope) -> ApiError:
+    id = scope.get("request_id", "")
+    return ApiError(f"Internal error; the server's log says more about request {id}", status=500)

@@ -13,6 +13,7 @@ import uvicorn
 from lucebox.config import ServerConfig, ServerOptions
 from lucebox.engine.client import EngineState, EngineStatus
 from lucebox.errors import ConfigError, LuceboxError
+from lucebox.progress import Bars
 from lucebox.resolve import resolve
 from lucebox.server import console
 from lucebox.server.application import create_app, create_service
@@ -33,10 +34,10 @@ def serve(options: ServerOptions) -> int:
     )
     # Its own words on starting and stopping would repeat ours.
     logging.getLogger("uvicorn.error").setLevel("DEBUG" if options.log_level == "debug" else "WARNING")
-    with console.Bars() as bars:
+    with Bars() as bars:
         config = resolve(options, on_progress=bars.on_download)
     with listen(config.host, config.port) as listener:
-        _warn_if_open(config)
+        warn_if_open(config)
         console.say_plan(config)
         return Run(config, listener)()
 
@@ -69,7 +70,7 @@ class Run:
 
     def __init__(self, config: ServerConfig, listener: socket.socket) -> None:
         self._listener = listener
-        self._bars = console.Bars()
+        self._bars = Bars()
         self._lock = threading.Lock()
         self._was_ready = False
         self._failure: LuceboxError | None = None
@@ -114,7 +115,7 @@ class Run:
                     self._bars.on_status(status)
 
 
-def _warn_if_open(config: ServerConfig) -> None:
+def warn_if_open(config: ServerConfig) -> None:
     if not is_loopback(config.host) and config.api_key is None:
         logger.warning(
             "LISTENING AT %s WITHOUT AN API KEY: whoever reaches this address can use the model "

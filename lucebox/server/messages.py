@@ -9,6 +9,7 @@ import msgspec
 
 from lucebox.server.errors import ApiError
 
+PART_TYPES = ("text", "refusal")
 ROLES = ("system", "developer", "user", "assistant", "tool")
 
 

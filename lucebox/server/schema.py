@@ -239,5 +239,7 @@ def _speculative(asked: bool | Speculative | None) -> SpeculativeParams | None:
             if spec is not None:
                 package.create(spec)
         except ConfigError as error:
-            raise ApiError(str(error), param=f"speculative.{name}", code="invalid_value") from None
+            raise ApiError(
+                f"speculative.{name}: {error}", param=f"speculative.{name}", code="invalid_value"
+            ) from None
     return SpeculativeParams(enabled=asked.enabled, draft_length=length, acceptance=asked.acceptance)
