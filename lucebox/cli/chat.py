@@ -8,8 +8,8 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from lucebox import flags
-from lucebox.cli import sampling, terminal
+from lucebox import flags, terminal
+from lucebox.cli import sampling
 from lucebox.cli.engine import describe, open_engine, write_chunks
 from lucebox.config import EngineOptions
 from lucebox.errors import RequestError, TemplateError

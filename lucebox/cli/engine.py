@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from lucebox.cli.terminal import download_progress, load_progress, printable
 from lucebox.config import engine_options
+from lucebox.terminal import printable
 
 if TYPE_CHECKING:
     from lucebox.api import Chunk, Engine
@@ -21,9 +21,10 @@ def open_engine(arguments: argparse.Namespace, environ: Mapping[str, str]) -> It
     """The engine that flags and environment ask for, ready; closed at the end."""
     options = engine_options(arguments, environ)
     from lucebox.api import Engine
+    from lucebox.progress import Bars
 
-    with download_progress() as on_download, load_progress() as on_status:
-        engine = Engine.from_options(options, on_download=on_download, on_status=on_status)
+    with Bars() as bars:
+        engine = Engine.from_options(options, on_download=bars.on_download, on_status=bars.on_status)
     with engine:
         yield engine
 

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from lucebox.cli.terminal import download_progress, printable
+from lucebox.terminal import printable
 
 if TYPE_CHECKING:
     from lucebox.gguf import GgufFile
@@ -23,10 +23,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
     from lucebox.gguf import read
     from lucebox.gguf.describe import describe
+    from lucebox.progress import Bars
     from lucebox.resolve import find_model
 
-    with download_progress() as on_progress:
-        path = find_model(arguments.model, on_progress=on_progress)
+    with Bars() as bars:
+        path = find_model(arguments.model, on_progress=bars.on_download)
     with read(path) as file:
         _show(list(_facts(describe(file))))
         if arguments.tensors:

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from lucebox import __version__
-from lucebox.cli import chat, devices, generate, inspect, pull, serve, terminal
+from lucebox import __version__, terminal
+from lucebox.cli import chat, devices, generate, inspect, pull, serve
 from lucebox.errors import ConfigError, LuceboxError
 from lucebox.flags import ArgumentParser
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 
-from lucebox.cli.terminal import download_progress
-
 HELP = "fetch a model, and print where it is"
 
 
@@ -15,9 +13,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    from lucebox.progress import Bars
     from lucebox.resolve import find_model
 
-    with download_progress() as on_progress:
-        path = find_model(arguments.model, on_progress=on_progress)
+    with Bars() as bars:
+        path = find_model(arguments.model, on_progress=bars.on_download)
     print(path)
     return 0

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from lucebox.config import parse_server_args
 from lucebox.errors import ConfigError, LuceboxError
+from lucebox.terminal import show_error
 
 
 def main(argv: Sequence[str]) -> int:
@@ -18,7 +19,7 @@ def main(argv: Sequence[str]) -> int:
 
         return serve(parse_server_args(argv, os.environ))
     except LuceboxError as error:
-        print(f"lucebox: {error}", file=sys.stderr, flush=True)
+        show_error(error)
         return 2 if isinstance(error, ConfigError) else 1
     except KeyboardInterrupt:
         return 128 + signal.SIGINT

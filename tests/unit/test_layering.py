@@ -15,7 +15,7 @@ from tests.support.source_tree import PACKAGE, ROOT, imports, modules
 # A name stands for a module or a package with all below it; the longest match counts.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
-    ("core", "cores", "flags", "paths", "plugins"),
+    ("core", "cores", "flags", "paths", "plugins", "terminal"),
     ("config", "hub", "_kernels"),
     ("ggml", "gguf"),
     ("text",),
@@ -26,7 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("sampling",),
     ("acceptance", "drafters", "draft_length"),
     ("engine",),
-    ("resolve",),
+    ("resolve", "progress"),
     ("text.chat",),
     ("api",),
     ("",),

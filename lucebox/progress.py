@@ -1,0 +1,76 @@
+"""Progress of what takes long, on stderr: bars on a terminal, elsewhere one line as each thing begins."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from lucebox.engine.client import EngineState, EngineStatus
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+
+class Bars:
+    """Shows downloads and loading. Its handlers may be called from any thread."""
+
+    def __init__(self) -> None:
+        self._progress: Progress | None = None
+        self._tasks: dict[str, TaskID | None] = {}
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Wipes the bars; nothing is shown from now on. Idempotent."""
+        with self._lock:
+            self._closed = True
+            if self._progress is not None:
+                self._progress.stop()
+                self._progress = None
+
+    def on_download(self, model: str, n_bytes: int, n_bytes_total: int) -> None:
+        """Handler of `lucebox.resolve`."""
+        size = f"{n_bytes_total / 1e6:,.0f} MB"
+        done = f"{n_bytes / 1e6:,.0f} of {size}"
+        self._show(f"fetching {model}", size, done, n_bytes / max(n_bytes_total, 1))
+
+    def on_status(self, status: EngineStatus) -> None:
+        """Handler of an engine's client: shows what is being loaded."""
+        if status.state is EngineState.LOADING and status.detail:
+            self._show(f"loading {status.detail}", "", "", status.progress)
+
+    def _show(self, what: str, size: str, done: str, fraction: float) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            if not sys.stderr.isatty():
+                if what not in self._tasks:
+                    self._tasks[what] = None
+                    print(f"lucebox: {what} {size}".rstrip(), file=sys.stderr, flush=True)
+                return
+            progress = self._open()
+            task = self._tasks.get(what)
+            if task is None:
+                task = self._tasks[what] = progress.add_task(what, total=1.0, done=done)
+            progress.update(task, completed=fraction, done=done)
+
+    def _open(self) -> Progress:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+        if self._progress is None:
+            columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
+            more = (TextColumn("{task.fields[done]}"), TimeRemainingColumn())
+            self._progress = Progress(*columns, *more, console=Console(stderr=True), transient=True)
+            self._progress.start()
+        return self._progress
