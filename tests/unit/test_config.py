@@ -87,7 +87,9 @@ def test_options_made_in_python_are_checked_too() -> None:
         (["--target-model", "a.gguf", "--draft-model", "b.gguf"], "b.gguf"),
     ],
 )
-def test_the_default_draft_model_comes_with_the_default_target_only(argv: list[str], draft: str | None) -> None:
+def test_the_default_draft_model_comes_with_the_default_target_only(
+    argv: list[str], draft: str | None
+) -> None:
     assert parse_server_args(argv, {}).engine.draft_model == draft
 
 
@@ -143,4 +145,6 @@ def test_a_config_survives_the_wire() -> None:
     with pytest.raises(AttributeError):
         config.n_ctx = 8  # type: ignore[misc]
     with pytest.raises(msgspec.ValidationError, match="surprise"):
-        msgspec.json.decode(b'{"path":"","device":"","n_threads":1,"kv_type":"f16","surprise":1}', type=ModelConfig)
+        msgspec.json.decode(
+            b'{"path":"","device":"","n_threads":1,"kv_type":"f16","surprise":1}', type=ModelConfig
+        )
