@@ -64,8 +64,7 @@ def api_error(error: LuceboxError) -> ApiError:
         case RequestError():
             return ApiError(str(error), param=error.param, code=error.code)
         case TemplateError():
-            message = f"the model's chat template rejects these messages: {error}"
-            return ApiError(without_folders(message), param="messages", code="invalid_value")
+            return ApiError(without_folders(str(error)), param="messages", code="invalid_value")
         case ConfigError():
             return ApiError(without_folders(str(error)), param="speculative", code="invalid_value")
         case _:

@@ -114,10 +114,10 @@ def _template_role(message: Message) -> str:
     return "system" if role == "developer" else role
 
 
-def _text(content: Content | None, path: str) -> str:
+def _text(content: Content | None, path: str) -> str | None:
     """The content's text parts, one a line. Templates of models that see only text take a string."""
     if content is None or isinstance(content, str):
-        return content or ""
+        return content
     texts: list[str] = []
     for i, part in enumerate(content):
         match part:

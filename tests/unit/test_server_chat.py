@@ -177,7 +177,7 @@ def test_messages_reach_the_template() -> None:
                     {"role": "user", "content": "a\nb"},
                     {
                         "role": "assistant",
-                        "content": "",
+                        "content": None,
                         "tool_calls": [
                             {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
                         ],
