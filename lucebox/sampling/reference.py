@@ -94,6 +94,8 @@ def filtered(
     """
     highest = checked_max(logits)
     floor = highest + temperature * math.log(min_p) if min_p > 0 else -math.inf
+    if 0 < top_k < len(logits):
+        floor = max(floor, np.partition(logits, -top_k)[-top_k])
     ids = np.flatnonzero((logits >= floor) & (logits > -math.inf))
     ids = ids[np.argsort(-logits[ids], kind="stable")]
     if top_k > 0:
@@ -129,5 +131,7 @@ def log_sum_exp(logits: Float32Array) -> float:
 
 
 def top(logits: Float32Array, n: int) -> Int32Array:
-    """The ids of the `n` largest logits, largest first, the lowest ids among ties."""
-    return np.argsort(-logits, kind="stable")[:n].astype(np.int32)
+    """The ids of the `n` largest finite logits, largest first, the lowest ids among ties. Raises LogitsError."""
+    checked_max(logits)
+    order = np.argsort(-logits, kind="stable")[:n]
+    return order[logits[order] > -math.inf].astype(np.int32)

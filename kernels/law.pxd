@@ -1,0 +1,121 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""A law as kernels see it, and inverse-CDF draws from it or from what another law leaves of it."""
+
+from libc.math cimport INFINITY
+from libc.stdint cimport int32_t
+
+from scan cimport lb_excess, lb_excess_sum, lb_sum
+
+cdef extern from *:
+    """
+    #define LB_SKIPPED 1024 /* probabilities summed at a time before the one drawn is looked for */
+    """
+    const ptrdiff_t LB_SKIPPED
+
+
+cdef struct Law:
+    # probs[n]; ids[n] ascending, or NULL for a dense law, where a token is its own index.
+    const int32_t *ids
+    const float *probs
+    ptrdiff_t n
+
+
+cdef inline Law law_of(const int32_t[::1] ids, const float[::1] probs) except *:
+    """ValueError if ids and probabilities differ in number."""
+    cdef Law law = Law(NULL, NULL, probs.shape[0])
+    if ids is not None and ids.shape[0] != law.n:
+        raise ValueError("ids and probabilities differ in number")
+    if law.n:
+        law.probs = &probs[0]
+        if ids is not None:
+            law.ids = &ids[0]
+    return law
+
+
+cdef inline ptrdiff_t first_at_or_above(const Law *law, int32_t token) noexcept nogil:
+    """The index in a sparse law of the first id >= token; n if there is none."""
+    cdef ptrdiff_t low = 0, high = law.n, middle
+    while low < high:
+        middle = (low + high) // 2
+        if law.ids[middle] < token:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+cdef inline double probability_of(const Law *law, int32_t token) noexcept nogil:
+    cdef ptrdiff_t i
+    if law.ids == NULL:
+        return law.probs[token] if 0 <= token < law.n else 0.0
+    i = first_at_or_above(law, token)
+    return law.probs[i] if i < law.n and law.ids[i] == token else 0.0
+
+
+cdef inline double excess_dense(const Law *p, const Law *q, ptrdiff_t begin, ptrdiff_t end) noexcept nogil:
+    """Of a dense p: sums the runs between the ids of q whole."""
+    cdef ptrdiff_t j
+    cdef double sum = 0
+    if q.ids == NULL and q.n:
+        return lb_excess_sum(p.probs + begin, q.probs + begin, end - begin)
+    j = first_at_or_above(q, <int32_t> begin) if q.n else 0
+    while j < q.n and q.ids[j] < end:
+        sum += lb_sum(p.probs + begin, q.ids[j] - begin) + lb_excess(p.probs[q.ids[j]], q.probs[j])
+        begin = q.ids[j] + 1
+        j += 1
+    return sum + lb_sum(p.probs + begin, end - begin)
+
+
+cdef inline double excess(const Law *p, const Law *q, ptrdiff_t begin, ptrdiff_t end) noexcept nogil:
+    """Sum of max(p - q, 0) over the tokens at indices begin to end of p. An empty q is zero everywhere."""
+    cdef ptrdiff_t i, j
+    cdef double sum = 0
+    if begin >= end:
+        return 0
+    if p.ids == NULL:
+        return excess_dense(p, q, begin, end)
+    if q.ids == NULL:
+        for i in range(begin, end):
+            sum += lb_excess(p.probs[i], q.probs[p.ids[i]] if q.n else <float> 0.0)
+        return sum
+    j = first_at_or_above(q, p.ids[begin])
+    for i in range(begin, end):
+        while j < q.n and q.ids[j] < p.ids[i]:
+            j += 1
+        sum += lb_excess(p.probs[i], q.probs[j] if j < q.n and q.ids[j] == p.ids[i] else <float> 0.0)
+    return sum
+
+
+cdef inline ptrdiff_t draw_excess(const Law *p, const Law *q, double u) noexcept nogil:
+    """The index in p that `u` falls on among max(p - q, 0); -1 where nothing is left.
+
+    Sums in float64 by ascending id. Rounding may leave `u` behind the last sum: the last positive one, then.
+    """
+    cdef ptrdiff_t start = 0, end, i, last = -1
+    cdef double below = 0, wanted = 0, mass = 0
+    while start < p.n:
+        wanted += excess(p, q, start, min(p.n, start + LB_SKIPPED))
+        start += LB_SKIPPED
+    wanted *= u
+    start = 0
+    while start < p.n:
+        mass = excess(p, q, start, min(p.n, start + LB_SKIPPED))
+        if mass > 0:
+            last = start
+            if below + mass > wanted:
+                break
+            below += mass
+        start += LB_SKIPPED
+    if last < 0:
+        return -1
+    if start >= p.n:
+        wanted = INFINITY
+    start, end = last, min(p.n, last + LB_SKIPPED)
+    for i in range(start, end):
+        mass = excess(p, q, i, i + 1)
+        if mass > 0:
+            last = i
+            below += mass
+            if below > wanted:
+                break
+    return last

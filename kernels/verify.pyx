@@ -1,0 +1,69 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Rejection sampling of drafted tokens, on dense and sparse laws alike. Twin: lucebox/acceptance/reference.py.
+
+No kernel here fills out a sparse law: two ascending lists of ids are walked side by side.
+"""
+
+from libc.stdint cimport int32_t
+
+from law cimport Law, draw_excess, law_of, probability_of
+
+
+cdef bint stands(const Law *p, const Law *q, int token, double u) noexcept nogil:
+    """Whether u * q < p, strictly: with `<=`, a token of probability zero would stand at u = 0."""
+    return u * probability_of(q, token) < probability_of(p, token)
+
+
+cdef Law draft_law(const int32_t[::1] q_ids, const float[::1] q_probs, const int32_t *token,
+                   const float *one) except *:
+    """q, or one-hot at `token` where the proposal was deterministic."""
+    if q_probs is None:
+        return Law(token, one, 1)
+    return law_of(q_ids, q_probs)
+
+
+def probability(const int32_t[::1] ids, const float[::1] probs not None, int32_t token):
+    """The probability of `token`, zero outside the support."""
+    cdef Law law = law_of(ids, probs)
+    return probability_of(&law, token)
+
+
+def accepts(const int32_t[::1] p_ids, const float[::1] p_probs not None, const int32_t[::1] q_ids,
+            const float[::1] q_probs, int32_t token, double u):
+    """Whether `token`, drawn from q, stands: u * q < p, so with probability min(1, p/q). Laws as in the twin."""
+    cdef float one = 1.0
+    cdef Law p = law_of(p_ids, p_probs), q = draft_law(q_ids, q_probs, &token, &one)
+    return bool(stands(&p, &q, token, u))
+
+
+def residual_sample(const int32_t[::1] p_ids, const float[::1] p_probs not None, const int32_t[::1] q_ids,
+                    const float[::1] q_probs, int32_t token, double u):
+    """A token drawn by `u` from max(p - q, 0), renormalised; from p where nothing of it is left.
+
+    ValueError if p has no positive probability, or both laws are dense and differ in length.
+    """
+    cdef float one = 1.0
+    cdef Law p = law_of(p_ids, p_probs), q = draft_law(q_ids, q_probs, &token, &one), nothing = Law(NULL, NULL, 0)
+    cdef ptrdiff_t i
+    check_lengths(&p, &q)
+    with nogil:
+        i = draw_excess(&p, &q, u)
+        if i < 0:
+            i = draw_excess(&p, &nothing, u)
+    if i < 0:
+        raise ValueError("a law without a positive probability")
+    return i if p_ids is None else p_ids[i]
+
+
+cdef int check_lengths(const Law *p, const Law *q) except -1:
+    """Every id of one law must lie within the other where that is dense."""
+    cdef bint fits = True
+    if p.ids == NULL and q.ids == NULL:
+        fits = p.n == q.n
+    elif p.ids == NULL and q.n:
+        fits = q.ids[0] >= 0 and q.ids[q.n - 1] < p.n
+    elif q.ids == NULL and p.n:
+        fits = p.ids[0] >= 0 and p.ids[p.n - 1] < q.n
+    if not fits:
+        raise ValueError("p and q are laws over different vocabularies")
+    return 0

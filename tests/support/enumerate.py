@@ -1,0 +1,187 @@
+"""Exact output laws of the production strategies, by rational enumeration.
+
+A strategy sees its random numbers only by comparing them with thresholds. So a `Script` answers each request with
+one point of every interval between thresholds, and weighs it by the interval's length: no sampling, no tolerance.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import accumulate
+
+import numpy as np
+
+from lucebox.acceptance import AcceptanceStrategy
+from lucebox.core import Distribution, Draft, DrawMode, Verdict
+from lucebox.sampling.random import Purpose
+
+Law = tuple[Fraction, ...]
+Model = Callable[[tuple[int, ...]], Law]
+Outcomes = dict[tuple[int, ...], Fraction]
+
+
+def law(*weights: str | int | Fraction) -> Law:
+    """A normalised law of weights such as `"0.5"` or `"1/3"`."""
+    exact = [Fraction(w) for w in weights]
+    return tuple(w / sum(exact) for w in exact)
+
+
+def distribution(exact: Law, *, sparse: bool = False) -> Distribution:
+    """`exact` in float32."""
+    probs = np.array([float(w) for w in exact], np.float32)
+    if not sparse:
+        return Distribution(len(exact), probs)
+    ids = np.flatnonzero(probs).astype(np.int32)
+    return Distribution(len(exact), probs[ids], ids)
+
+
+def residual(p: Law, q: Law) -> Law:
+    """norm(max(p - q, 0)), or p where that is nothing."""
+    left = [max(a - b, Fraction(0)) for a, b in zip(p, q, strict=True)]
+    return tuple(w / sum(left) for w in left) if any(left) else p
+
+
+def one_hot(n: int, token: int) -> Law:
+    return tuple(Fraction(int(i == token)) for i in range(n))
+
+
+class _Unanswered(Exception):
+    """A random number was asked for that the script does not hold yet."""
+
+    def __init__(self, intervals: list[tuple[float, Fraction]]) -> None:
+        super().__init__()
+        self.intervals = intervals
+
+
+@dataclass
+class Script:
+    """Stands in for RoundRandom: answers from `answers`, in order. p[i] and q[i] are the exact laws at row i."""
+
+    p: Sequence[Law]
+    q: Sequence[Law]
+    tokens: Sequence[int]
+    answers: list[float]
+    position: int = 0
+    n_asked: int = field(default=0, init=False)
+
+    def uniform(self, offset: int, purpose: Purpose, sibling: int = 0) -> float:
+        if purpose is Purpose.ACCEPT:
+            p, q = self.p[offset][self.tokens[offset]], self.q[offset][self.tokens[offset]]
+            ratio = min(Fraction(1), p / q)
+            return self._answer((ratio, 1 - ratio))
+        if purpose is Purpose.RESIDUAL:
+            return self._answer(residual(self.p[offset], self.q[offset]))
+        return self._answer(self.p[offset])
+
+    def at_position(self, position: int, purpose: Purpose) -> float:
+        assert purpose is Purpose.TARGET
+        return self._answer(self.p[position - self.position])
+
+    def _answer(self, weights: Sequence[Fraction]) -> float:
+        if self.n_asked < len(self.answers):
+            self.n_asked += 1
+            return self.answers[self.n_asked - 1]
+        ends = list(accumulate(weights))
+        raise _Unanswered([(float(e - w / 2), w) for e, w in zip(ends, weights, strict=True) if w])
+
+
+def _verdicts(
+    strategy: AcceptanceStrategy, draft: Draft, p: Sequence[Law], q: Sequence[Law], sparse: bool
+) -> Iterator[tuple[Verdict, Fraction]]:
+    """Every verdict on `draft`, with the length of the random numbers that lead to it."""
+    rows = [distribution(row, sparse=sparse) for row in p]
+    pending: list[tuple[list[float], Fraction]] = [([], Fraction(1))]
+    while pending:
+        answers, weight = pending.pop()
+        try:
+            script = Script(p, q, draft.tokens.tolist(), answers)
+            yield strategy.verify(draft, rows, script), weight  # type: ignore[arg-type]
+        except _Unanswered as asked:
+            pending += [([*answers, u], weight * w) for u, w in asked.intervals]
+
+
+def _drafts(
+    model: Model, mode: DrawMode, prefix: tuple[int, ...], gamma: int
+) -> Iterator[tuple[tuple[int, ...], Fraction]]:
+    """Every chain of `gamma` tokens that a drafter of this mode may propose."""
+    if gamma == 0:
+        yield (), Fraction(1)
+        return
+    q = model(prefix)
+    first = one_hot(len(q), q.index(max(q))) if mode is DrawMode.ARGMAX else q
+    for token, weight in enumerate(first):
+        if weight:
+            for rest, w in _drafts(model, mode, (*prefix, token), gamma - 1):
+                yield (token, *rest), weight * w
+
+
+def one_round(
+    strategy: AcceptanceStrategy,
+    target: Model,
+    drafter: Model,
+    prefix: tuple[int, ...],
+    gamma: int,
+    *,
+    mode: DrawMode | None = None,
+    sparse: bool = False,
+) -> Outcomes:
+    """The law of the tokens that one round with `gamma` drafted tokens emits behind `prefix`."""
+    mode = mode or strategy.draw_mode
+    outcomes: Counter[tuple[int, ...]] = Counter()
+    for tokens, weight in _drafts(drafter, mode, prefix, gamma):
+        p = [target((*prefix, *tokens[:i])) for i in range(gamma + 1)]
+        laws = [drafter((*prefix, *tokens[:i])) for i in range(gamma)]
+        drawn = [distribution(q, sparse=sparse) for q in laws]
+        if mode is DrawMode.ARGMAX:
+            laws = [one_hot(len(q), t) for q, t in zip(laws, tokens, strict=True)]
+        draft = Draft.chain(tokens, [None] * gamma if mode is DrawMode.ARGMAX else drawn)
+        for verdict, w in _verdicts(strategy, draft, p, laws, sparse):
+            outcomes[(*(tokens[i] for i in verdict.path), verdict.token)] += weight * w
+    assert sum(outcomes.values()) == 1
+    return dict(outcomes)
+
+
+def expected_accepted(outcomes: Outcomes) -> Fraction:
+    """E[τ]: accepted draft tokens, the token behind them not counted."""
+    return sum(((len(tokens) - 1) * w for tokens, w in outcomes.items()), Fraction(0))
+
+
+def first_tokens(
+    strategy: AcceptanceStrategy,
+    target: Model,
+    drafter: Model,
+    n: int,
+    gamma: Callable[[int], int],
+    *,
+    mode: DrawMode | None = None,
+    sparse: bool = False,
+) -> Outcomes:
+    """The joint law of the first `n` tokens over as many rounds as it takes; round r drafts `gamma(r)` tokens."""
+    done: Counter[tuple[int, ...]] = Counter()
+    running: Outcomes = {(): Fraction(1)}
+    r = 0
+    while running:
+        following: Counter[tuple[int, ...]] = Counter()
+        for prefix, weight in running.items():
+            emitted = one_round(strategy, target, drafter, prefix, gamma(r), mode=mode, sparse=sparse)
+            for tokens, w in emitted.items():
+                text = (*prefix, *tokens)
+                (done if len(text) >= n else following)[text[:n]] += weight * w
+        running, r = dict(following), r + 1
+    return dict(done)
+
+
+def joint_law(model: Model, n: int) -> Outcomes:
+    """The law of the first `n` tokens of plain decoding; what cannot happen is left out."""
+    outcomes: Outcomes = {(): Fraction(1)}
+    for _ in range(n):
+        outcomes = {
+            (*prefix, token): weight * w
+            for prefix, weight in outcomes.items()
+            for token, w in enumerate(model(prefix))
+            if w
+        }
+    return outcomes
