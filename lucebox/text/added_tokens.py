@@ -30,6 +30,17 @@ class AddedTokens:
         """Every offset at which the name of an added token begins, overlapping ones too."""
         return [at for at in self._candidates(text) if self._longest(text, at) is not None]
 
+    def unfinished(self, text: str) -> list[int]:
+        """Every offset from which the rest of `text` is the beginning, and not all, of a name."""
+        first = max(len(text) - max(self._lengths, default=0) + 1, 0)
+        return [at for at in self._candidates(text, first) if self._begins_name(text[at:])]
+
+    def is_part_of_name(self, text: str) -> bool:
+        return any(text in name for name in self._ids)
+
+    def _begins_name(self, text: str) -> bool:
+        return any(len(name) > len(text) and name.startswith(text) for name in self._ids)
+
     def _found(self, text: str) -> Iterator[tuple[int, str]]:
         end = 0
         for at in self._candidates(text):
@@ -37,8 +48,8 @@ class AddedTokens:
                 yield at, name
                 end = at + len(name)
 
-    def _candidates(self, text: str) -> Iterator[int]:
-        return (match.start() for match in self._first.finditer(text))
+    def _candidates(self, text: str, first: int = 0) -> Iterator[int]:
+        return (match.start() for match in self._first.finditer(text, first))
 
     def _longest(self, text: str, at: int) -> str | None:
         for length in self._lengths:

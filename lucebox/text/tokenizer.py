@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -30,9 +30,9 @@ class Tokenizer:
         else:
             self._model = ByteLevelBpe(fields, vocabulary.texts)
         self._user_defined = AddedTokens(_ids_of(vocabulary, TokenType.USER_DEFINED))
-        self._added = AddedTokens(
-            _ids_of(vocabulary, TokenType.USER_DEFINED, TokenType.CONTROL, TokenType.UNKNOWN)
-        )
+        specials = _ids_of(vocabulary, TokenType.CONTROL, TokenType.UNKNOWN)
+        self.control_tokens = AddedTokens(specials)
+        self._added = AddedTokens({**_ids_of(vocabulary, TokenType.USER_DEFINED), **specials})
 
     @classmethod
     def from_metadata(
@@ -45,11 +45,19 @@ class Tokenizer:
         fields = TokenizerFields(metadata, path)
         return cls(fields, vocabulary or Vocabulary(fields))
 
-    def encode(self, text: str, *, parse_special: bool, add_bos: bool | None = None) -> list[int]:
+    def encode(
+        self,
+        text: str,
+        *,
+        parse_special: bool,
+        add_bos: bool | None = None,
+        stand_ins: Mapping[int, str] | None = None,
+    ) -> list[int]:
         """The token ids of `text`.
 
         `parse_special`: names of control tokens, such as `<|im_end|>`, become these tokens; else they are
         text like any other. `add_bos`: begin with the beginning-of-text token; None: what the file asks for.
+        `stand_ins` (see `Literal`): what to put for some characters once control tokens have been found.
         A lone surrogate counts as U+FFFD. RequestError for more than MAX_TEXT_CHARS.
         """
         if len(text) > MAX_TEXT_CHARS:
@@ -60,7 +68,7 @@ class Tokenizer:
                 remedy=f"send at most {MAX_TEXT_CHARS:,} characters",
             )
         ids: list[int] = []
-        for piece in (self._added if parse_special else self._user_defined).split(_scalars(text)):
+        for piece in self._pieces(_scalars(text), parse_special, stand_ins or {}):
             ids += [piece] if isinstance(piece, int) else self._model.encode(piece)
         if not (self.vocabulary.add_bos if add_bos is None else add_bos):
             return ids
@@ -71,6 +79,13 @@ class Tokenizer:
         """The text of `ids`; bytes that are no UTF-8 show as U+FFFD. Special tokens show as names, or not."""
         bytes_of = self.vocabulary.token_bytes if skip_special else self.vocabulary.bytes_of
         return b"".join(map(bytes_of, ids)).decode("utf-8", "replace")
+
+    def _pieces(self, text: str, parse_special: bool, stand_ins: Mapping[int, str]) -> Iterator[str | int]:
+        for piece in (self._added if parse_special else self._user_defined).split(text):
+            if stand_ins and isinstance(piece, str):
+                yield from self._user_defined.split(piece.translate(stand_ins))
+            else:
+                yield piece
 
 
 def _ids_of(vocabulary: Vocabulary, *kinds: TokenType) -> dict[str, int]:

@@ -1,0 +1,170 @@
+"""Chat templates: from the messages of a conversation to the prompt a model was trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jinja2 import TemplateSyntaxError
+from jinja2.exceptions import SecurityError
+
+from lucebox.errors import RequestError, TemplateError
+from lucebox.text.fields import TokenizerFields
+from lucebox.text.literal import Literal
+from lucebox.text.template_sandbox import TemplateRefusalError, TemplateSandbox
+from lucebox.text.tokenizer import Tokenizer
+
+Message = Mapping[str, Any]
+
+CHATML = (
+    "{% for message in messages %}"
+    "{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+)
+_CHATML_MARKERS = {"<|im_start|>", "<|im_end|>"}
+_TEMPLATE_KEY = "tokenizer.chat_template"
+_RESERVED = frozenset({"messages", "tools", "add_generation_prompt", "bos_token", "eos_token"})
+_BROKEN = "use /v1/completions or generate with a prompt of your own, or another file of this model"
+
+
+class ChatTemplate:
+    """A model's chat template, in Jinja, run in a sandbox. Threads may share it.
+
+    `bos_token` and `eos_token` are the texts of these tokens, for templates that spell them out. Error messages
+    name `path`.
+    """
+
+    def __init__(
+        self, source: str, *, bos_token: str = "", eos_token: str = "", path: object = "chat template"
+    ) -> None:
+        """TemplateError for a template that is no Jinja."""
+        self.source = source
+        self._path = path
+        self._tokens = {"bos_token": bos_token, "eos_token": eos_token}
+        try:
+            self._render = TemplateSandbox().compile_template(source)
+        except TemplateSyntaxError as error:
+            raise self._error(f"line {error.lineno}: {error.message}") from error
+        except Exception as error:
+            raise self._error(f"does not compile: {_said(error)}") from error
+
+    @classmethod
+    def from_metadata(cls, metadata: Mapping[str, Any], path: object = "metadata") -> ChatTemplate | None:
+        """The template of a GGUF file, ChatML if it has none but ChatML's tokens, else None.
+
+        Raises TemplateError for a broken template, ModelFileError for a broken tokenizer.
+        """
+        fields = TokenizerFields(metadata, path)
+        texts = fields.strings("tokens")
+        source = metadata.get(_TEMPLATE_KEY)
+        if source is None:
+            if not set(texts) >= _CHATML_MARKERS:
+                return None
+            source = CHATML
+        if not isinstance(source, str):
+            raise TemplateError(f"{path}: {_TEMPLATE_KEY}: is not a string", remedy=_BROKEN)
+        names = {}
+        for name in ("bos", "eos"):
+            token = fields.token_id(f"{name}_token_id", len(texts))
+            names[f"{name}_token"] = "" if token is None else texts[token]
+        return cls(source, path=path, **names)
+
+    def render(
+        self,
+        messages: Sequence[Message],
+        *,
+        add_generation_prompt: bool = True,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        **extra: Any,
+    ) -> str:
+        """The prompt, as text, that the model is to continue.
+
+        A message is `{"role": …, "content": a text, a list of text parts or None}`, and what else the
+        template takes, such as `tool_calls`. `extra` are further variables of it, such as `enable_thinking`.
+        Raises TemplateError where the template fails or refuses the messages, RequestError for messages of
+        another form.
+        """
+        reserved = _RESERVED & extra.keys()
+        if reserved:
+            raise RequestError(
+                f"{min(reserved)} cannot be set for a chat template",
+                param="chat_template_kwargs",
+                remedy="leave it out",
+            )
+        conversation = [_message(index, message) for index, message in enumerate(messages)]
+        try:
+            return self._render(
+                messages=conversation,
+                tools=list(tools) if tools else None,
+                add_generation_prompt=add_generation_prompt,
+                **self._tokens,
+                **extra,
+            )
+        except TemplateRefusalError as error:
+            raise TemplateError(
+                f"The model's chat template refuses the messages: {error}",
+                remedy="send messages of the roles and in the order that it takes",
+            ) from error
+        except SecurityError as error:
+            raise self._error(f"is refused: {error}") from error
+        except Exception as error:
+            raise self._error(f"fails on these messages: {_said(error)}") from error
+
+    def encode(
+        self,
+        messages: Sequence[Message],
+        tokenizer: Tokenizer,
+        *,
+        add_generation_prompt: bool = True,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        **extra: Any,
+    ) -> list[int]:
+        """The token ids of the prompt; control tokens come from the template alone.
+
+        The name of one in a message is text like any other: it cannot end the message or begin another.
+        Without such names the ids are those of the rendered text. Raises as `render` does.
+        """
+        literal = Literal(tokenizer.control_tokens, avoid=self.source)
+        given = literal.hide({"messages": list(messages), "tools": tools, "extra": extra})
+        prompt = self.render(
+            given["messages"],
+            add_generation_prompt=add_generation_prompt,
+            tools=given["tools"],
+            **given["extra"],
+        )
+        ids = tokenizer.encode(prompt, parse_special=True, add_bos=False, stand_ins=literal.stand_ins)
+        vocabulary = tokenizer.vocabulary
+        if vocabulary.add_bos and vocabulary.bos_id is not None and ids[:1] != [vocabulary.bos_id]:
+            ids.insert(0, vocabulary.bos_id)
+        return ids
+
+    def _error(self, problem: str) -> TemplateError:
+        return TemplateError(f"{self._path}: {_TEMPLATE_KEY}: {problem}", remedy=_BROKEN)
+
+
+def _message(index: int, message: Message) -> dict[str, Any]:
+    """The message with its text parts joined, as nearly all templates expect it."""
+    field = f"messages[{index}].content"
+    content = message.get("content")
+    if content is None:
+        return {"content": None if message.get("tool_calls") else "", **_without_content(message)}
+    if isinstance(content, str):
+        return dict(message)
+    if not isinstance(content, list | tuple):
+        raise RequestError(f"{field} is neither a string nor a list of parts", param=field)
+    texts = []
+    for part in content:
+        text = part.get("text") if isinstance(part, Mapping) and part.get("type") == "text" else None
+        if not isinstance(text, str):
+            raise RequestError(f"{field} has a part that is no text", param=field, remedy="send text only")
+        texts.append(text)
+    return {**message, "content": "\n".join(texts)}
+
+
+def _without_content(message: Message) -> dict[str, Any]:
+    return {key: value for key, value in message.items() if key != "content"}
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:300]
