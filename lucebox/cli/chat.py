@@ -65,7 +65,11 @@ class Conversation:
                 case "/reset":
                     self._messages = list(self._opening)
                 case "/stats":
-                    print(describe(self._timings) if self._timings else "nothing was answered yet")
+                    print(
+                        describe(self._timings)
+                        if self._timings
+                        else "no figures: nothing was answered to its end"
+                    )
                 case command if command.startswith("/") and " " not in command:
                     print(f"unknown command {command}; known: /reset, /stats, /exit", file=sys.stderr)
                 case _:
