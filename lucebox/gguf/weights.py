@@ -7,14 +7,14 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
-from lucebox.errors import OutOfMemoryError, UnsupportedModelError
+from lucebox.errors import OutOfMemoryError
+from lucebox.ggml._api import BackendBufferUsage
+from lucebox.ggml.library import Library
 from lucebox.gguf.reader import GgufFile
 from lucebox.gguf.specs import TensorSpec, check_bytes
 from lucebox.gguf.tensors import TensorInfo
 
-_USAGE_WEIGHTS = 1
 _PAGE_BYTES = mmap.PAGESIZE
 
 
@@ -34,10 +34,10 @@ class Weights:
     The file must stay open as long: mapped tensors point into it. `close` is idempotent.
     """
 
-    def __init__(self, api: Any, file: GgufFile) -> None:
+    def __init__(self, library: Library, file: GgufFile) -> None:
         self.tensors: dict[str, int] = {}
         self.allocated_bytes = 0
-        self._api = api
+        self._library = library
         self._file = file
         self._contexts: list[int] = []
         self._buffers: list[int] = []
@@ -45,7 +45,7 @@ class Weights:
     @classmethod
     def load(
         cls,
-        api: Any,
+        library: Library,
         device: int,
         file: GgufFile,
         placements: Sequence[Placement],
@@ -55,7 +55,7 @@ class Weights:
     ) -> Weights:
         """Maps or uploads every placement. `on_progress` gets the finished fraction of the bytes to be copied, on
         the calling thread. Raises OutOfMemoryError when the device has no room."""
-        weights = cls(api, file)
+        weights = cls(library, file)
         by_type = defaultdict(list)
         for placement in placements:
             if not placement.is_mapped:
@@ -75,9 +75,9 @@ class Weights:
         """Frees the buffers; no graph may use the tensors any more."""
         self.tensors.clear()
         while self._buffers:
-            self._api.ggml_backend_buffer_free(self._buffers.pop())
+            self._library.ggml_backend_buffer_free(self._buffers.pop())
         while self._contexts:
-            self._api.ggml_free(self._contexts.pop())
+            self._library.ggml_free(self._contexts.pop())
 
     def _map(self, device: int, placements: list[Placement]) -> None:
         """Tensors over the file's own pages, one buffer for each part of the file."""
@@ -88,26 +88,30 @@ class Weights:
             mapping = self._file.mappings[part]
             address = self._file.address(part)
             largest = max(placement.info.n_bytes for placement in group)
-            buffer = self._api.ggml_backend_dev_buffer_from_host_ptr(device, address, len(mapping), largest)
+            buffer = self._library.ggml_backend_dev_buffer_from_host_ptr(
+                device, address, len(mapping), largest
+            )
             assert buffer, "the device was said to take host memory"
             self._own(buffer)
             for placement, tensor in zip(group, self._new_tensors(group), strict=True):
                 _advise(mapping, "MADV_WILLNEED", placement.info)
-                status = self._api.ggml_backend_tensor_alloc(buffer, tensor, address + placement.info.offset)
+                status = self._library.ggml_backend_tensor_alloc(
+                    buffer, tensor, address + placement.info.offset
+                )
                 assert status == 0, f"ggml_backend_tensor_alloc: {status}"
 
     def _allocate(self, buffer_type: int, group: list[Placement]) -> list[tuple[Placement, int]]:
         tensors = self._new_tensors(group)
-        buffer = self._api.ggml_backend_alloc_ctx_tensors_from_buft(self._contexts[-1], buffer_type)
+        buffer = self._library.ggml_backend_alloc_ctx_tensors_from_buft(self._contexts[-1], buffer_type)
         needed = sum(placement.info.n_bytes for placement in group)
         if not buffer:
-            name = self._api.ggml_backend_buft_name(buffer_type).decode()
+            name = self._library.ggml_backend_buft_name(buffer_type).decode()
             raise OutOfMemoryError(
                 f"{self._file.path}: {needed / 2**20:,.0f} MiB of weights do not fit into {name}",
                 remedy="use a smaller model or quantisation, or another device",
             )
         self._own(buffer)
-        self.allocated_bytes += self._api.ggml_backend_buffer_get_size(buffer)
+        self.allocated_bytes += self._library.ggml_backend_buffer_get_size(buffer)
         return list(zip(group, tensors, strict=True))
 
     def _upload(
@@ -122,7 +126,7 @@ class Weights:
             placement, tensor = item
             info = placement.info
             source = self._file.address(info.part) + info.offset
-            self._api.ggml_backend_tensor_set(tensor, source, 0, info.n_bytes)
+            self._library.ggml_backend_tensor_set(tensor, source, 0, info.n_bytes)
             _advise(self._file.mappings[info.part], "MADV_DONTNEED", info)
             return info.n_bytes
 
@@ -133,22 +137,22 @@ class Weights:
 
     def _new_tensors(self, group: list[Placement]) -> list[int]:
         """Tensors without data, in a context of their own (the last one)."""
-        api = self._api
-        context = api.new_context(len(group))
+        library = self._library
+        context = library.new_context(len(group))
         self._contexts.append(context)
         tensors = []
         for placement in group:
             info = placement.info
             shape = (*info.shape, 1, 1, 1)[:4]
-            tensor = api.ggml_new_tensor_4d(context, info.type, *shape)
-            check_bytes(self._file, info, api.ggml_nbytes(tensor))
-            api.ggml_set_name(tensor, placement.spec.name.encode())
+            tensor = library.ggml_new_tensor_4d(context, info.type, *shape)
+            check_bytes(self._file, info, library.ggml_nbytes(tensor))
+            library.ggml_set_name(tensor, placement.spec.name.encode())
             self.tensors[placement.spec.name] = tensor
             tensors.append(tensor)
         return tensors
 
     def _own(self, buffer: int) -> None:
-        self._api.ggml_backend_buffer_set_usage(buffer, _USAGE_WEIGHTS)
+        self._library.ggml_backend_buffer_set_usage(buffer, BackendBufferUsage.WEIGHTS)
         self._buffers.append(buffer)
 
 

@@ -48,7 +48,9 @@ def build_decoder(forward: Forward, hparams: Hparams, rope_mode: RopeMode) -> No
         is_last = layer == hparams.n_layers - 1
         block = f"blk.{layer}."
         normed = forward.rms_norm(x, block + "attn_norm.weight", hparams.norm_eps)
-        query = attention_inputs(forward, hparams, layer, normed, rope_mode, needs_query=_is_used(forward, is_last))
+        query = attention_inputs(
+            forward, hparams, layer, normed, rope_mode, needs_query=_is_used(forward, is_last)
+        )
         if query is None:
             return  # nothing is wanted of any row: the last keys and values are all that was missing
         attended = attention(forward, hparams, layer, query)

@@ -1,33 +1,31 @@
-"""One forward as a ggml graph under construction: its inputs, its outputs, and the operations models are made of."""
+"""One forward as a ggml graph under construction: its inputs and outputs, and what models are made of."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
 
-from gguf import GGMLQuantizationType as Type
-
+from lucebox.ggml._api import GGML_ROPE_TYPE_NEOX, GGML_ROPE_TYPE_NORMAL, Prec, Type
+from lucebox.ggml.library import Library
 from lucebox.models.hparams import Hparams, Rope
 
 Tensor = int  # address of a ggml_tensor
-_PREC_F32 = 10
 
 
 class RopeMode(IntEnum):
-    """Which dimensions rotate together; values are ggml's."""
+    """Which dimensions rotate together."""
 
-    ADJACENT = 0  # (0, 1), (2, 3), ...
-    HALVES = 2  # (0, n/2), (1, n/2 + 1), ...
+    ADJACENT = GGML_ROPE_TYPE_NORMAL  # (0, 1), (2, 3), ...
+    HALVES = GGML_ROPE_TYPE_NEOX  # (0, n/2), (1, n/2 + 1), ...
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
     """What distinguishes one graph of a model from another.
 
-    `n_outputs` rows leave the last layer: those that the `outputs` input names when `gathers`, else all of them
-    in order. With none, the graph ends at the last layer's keys and values.
+    `n_outputs` rows leave the last layer: those that the `outputs` input names when `gathers`, else all
+    of them in order. With none, the graph ends at the last layer's keys and values.
     """
 
     n_rows: int
@@ -64,7 +62,7 @@ class Forward:
 
     def __init__(
         self,
-        api: Any,
+        library: Library,
         context: int,
         graph: int,
         shape: Shape,
@@ -72,7 +70,7 @@ class Forward:
         key_values: KeyValues,
         hparams: Hparams,
     ) -> None:
-        self._api = api
+        self._library = library
         self._context = context
         self._graph = graph
         self._weights = weights
@@ -97,29 +95,29 @@ class Forward:
 
     def embed(self, table: str) -> Tensor:
         """Embeddings of the input tokens: [n_embd, n_rows]."""
-        return self._api.ggml_get_rows(self._context, self._weights[table], self.inputs.tokens)
+        return self._op(self._library.ggml_get_rows, self._weights[table], self.inputs.tokens)
 
     def rms_norm(self, x: Tensor, weight: str, eps: float) -> Tensor:
-        normed = self._api.ggml_rms_norm(self._context, x, eps)
-        return self._api.ggml_mul(self._context, normed, self._weights[weight])
+        normed = self._op(self._library.ggml_rms_norm, x, eps)
+        return self._op(self._library.ggml_mul, normed, self._weights[weight])
 
     def linear(self, x: Tensor, name: str) -> Tensor:
         """name.weight @ x, plus name.bias where the model has one: [n_out, n_rows]."""
-        y = self._api.ggml_mul_mat(self._context, self._weights[name + ".weight"], x)
+        y = self._op(self._library.ggml_mul_mat, self._weights[name + ".weight"], x)
         bias = self._weights.get(name + ".bias")
         return y if bias is None else self.add(y, bias)
 
     def add(self, a: Tensor, b: Tensor) -> Tensor:
-        return self._api.ggml_add(self._context, a, b)
+        return self._op(self._library.ggml_add, a, b)
 
     def heads(self, x: Tensor, head_dim: int, n_heads: int) -> Tensor:
         """[head_dim * n_heads, n_rows] as [head_dim, n_heads, n_rows]."""
-        return self._api.ggml_reshape_3d(self._context, x, head_dim, n_heads, self.shape.n_rows)
+        return self._op(self._library.ggml_reshape_3d, x, head_dim, n_heads, self.shape.n_rows)
 
     def rope(self, x: Tensor, rope: Rope, mode: RopeMode) -> Tensor:
         """Rotates [head_dim, n_heads, n_rows] to the rows' positions."""
-        return self._api.ggml_rope_ext(
-            self._context,
+        return self._op(
+            self._library.ggml_rope_ext,
             x,
             self.inputs.positions,
             self._weights.get("rope_freqs.weight"),
@@ -138,24 +136,26 @@ class Forward:
         """Writes [head_dim, n_heads_kv, n_rows] of keys and values into the rows' cells."""
         caches = self._key_values.keys[layer], self._key_values.values[layer]
         for cache, new in zip(caches, (key, value), strict=True):
-            by_head = self._api.ggml_permute(self._context, new, 0, 2, 1, 3)
-            self.expand(self._api.ggml_set_rows(self._context, cache, by_head, self.inputs.cells))
+            by_head = self._op(self._library.ggml_permute, new, 0, 2, 1, 3)
+            self.expand(self._op(self._library.ggml_set_rows, cache, by_head, self.inputs.cells))
 
     def attend(self, layer: int, query: Tensor, *, scale: float) -> Tensor:
         """softmax(query · keys * scale + mask) · values: [n_heads * head_dim_v, n_rows]."""
-        api, context, h = self._api, self._context, self._hparams
+        library, h = self._library, self._hparams
         if self.inputs.mask is None:
             self.inputs.mask = self._input(Type.F16, self.shape.n_kv, self.shape.n_rows)
-        by_head = api.ggml_permute(context, query, 0, 2, 1, 3)
+        by_head = self._op(library.ggml_permute, query, 0, 2, 1, 3)
         key = self._visible(self._key_values.keys[layer], h.head_dim_k)
         value = self._visible(self._key_values.values[layer], h.head_dim_v)
-        attended = api.ggml_flash_attn_ext(context, by_head, key, value, self.inputs.mask, scale, 0.0, 0.0)
-        api.ggml_flash_attn_ext_set_prec(attended, _PREC_F32)
-        return api.ggml_reshape_2d(context, attended, h.n_heads * h.head_dim_v, self.shape.n_rows)
+        attended = self._op(
+            library.ggml_flash_attn_ext, by_head, key, value, self.inputs.mask, scale, 0.0, 0.0
+        )
+        library.ggml_flash_attn_ext_set_prec(attended, Prec.F32)
+        return self._op(library.ggml_reshape_2d, attended, h.n_heads * h.head_dim_v, self.shape.n_rows)
 
     def swiglu(self, gate: Tensor, up: Tensor) -> Tensor:
         """silu(gate) * up."""
-        return self._api.ggml_swiglu_split(self._context, gate, up)
+        return self._op(self._library.ggml_swiglu_split, gate, up)
 
     def select_outputs(self, x: Tensor) -> Tensor:
         """Only the rows that something is wanted of: [n, n_outputs]."""
@@ -163,25 +163,28 @@ class Forward:
             return x
         if self.inputs.outputs is None:
             self.inputs.outputs = self._input(Type.I32, self.n_outputs)
-        return self._api.ggml_get_rows(self._context, x, self.inputs.outputs)
+        return self._op(self._library.ggml_get_rows, x, self.inputs.outputs)
 
     def finish(self, hidden: Tensor, head: str) -> None:
         """Ends the graph with `hidden` [n_embd, n_outputs] and its logits [n_vocab, n_outputs]."""
         if self.shape.wants_hidden:
-            self._api.ggml_set_output(hidden)
+            self._library.ggml_set_output(hidden)
             self.hidden = hidden
         self.logits = self.linear(hidden, head)
-        self._api.ggml_set_output(self.logits)
+        self._library.ggml_set_output(self.logits)
         self.expand(self.logits)
 
     def expand(self, x: Tensor) -> None:
         """Makes `x` and what it needs part of the graph now, ahead of what is built later."""
-        self._api.ggml_build_forward_expand(self._graph, x)
+        self._library.ggml_build_forward_expand(self._graph, x)
+
+    def _op(self, function: Callable[..., int], *arguments: object) -> Tensor:
+        return int(function(self._context, *arguments))
 
     def _input(self, kind: Type, *shape: int) -> Tensor:
         ne0, ne1 = shape if len(shape) == 2 else (shape[0], 1)
-        tensor = self._api.ggml_new_tensor_2d(self._context, kind, ne0, ne1)
-        self._api.ggml_set_input(tensor)
+        tensor = self._op(self._library.ggml_new_tensor_2d, kind, ne0, ne1)
+        self._library.ggml_set_input(tensor)
         return tensor
 
     def _visible(self, cache: Tensor, head_dim: int) -> Tensor:
@@ -189,6 +192,6 @@ class Forward:
         row_bytes = head_dim * self._key_values.element_bytes
         head_bytes = row_bytes * self._key_values.n_cells
         n_heads = self._hparams.n_heads_kv
-        return self._api.ggml_view_3d(
-            self._context, cache, head_dim, self.shape.n_kv, n_heads, row_bytes, head_bytes, 0
+        return self._op(
+            self._library.ggml_view_3d, cache, head_dim, self.shape.n_kv, n_heads, row_bytes, head_bytes, 0
         )

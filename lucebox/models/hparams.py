@@ -70,7 +70,9 @@ def read_hparams(file: GgufFile) -> Hparams:
     n_heads_kv = _uniform(file, f"{arch}.attention.head_count_kv", maximum=n_heads, default=n_heads)
     if n_heads % n_heads_kv:
         problem = f"{n_heads_kv} does not divide the {n_heads} heads"
-        raise UnsupportedModelError(file.path, f"{arch}.attention.head_count_kv", problem, remedy=_OTHER_MODEL)
+        raise UnsupportedModelError(
+            file.path, f"{arch}.attention.head_count_kv", problem, remedy=_OTHER_MODEL
+        )
     head_dim = n_embd // n_heads
     head_dim_k = file.uint(f"{arch}.attention.key_length", minimum=1, maximum=4096, default=head_dim)
     n_ctx_train = file.uint(f"{arch}.context_length", minimum=1, maximum=_MAX_CONTEXT)

@@ -1,18 +1,22 @@
-"""Graphs built once per shape and used again: their inputs and outputs as arrays, their memory one shared arena."""
+"""Graphs built once per shape and used again: inputs and outputs as arrays, memory in one shared arena."""
 
 from __future__ import annotations
 
 import ctypes
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lucebox.errors import OutOfMemoryError
+from lucebox.ggml.library import Library
 from lucebox.models.forward import Forward, Shape
+from lucebox.models.hparams import Hparams
+
+if TYPE_CHECKING:
+    from lucebox.runtime.builder import Builder
 
 ROW_BUCKETS = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 KV_STEP = 256  # graphs see a multiple of this many cells
@@ -32,34 +36,39 @@ class Port:
     """A tensor of a graph as an array: a view of its memory when the host can reach that, else a copy that
     `push` sends to the device and `pull` fetches from it."""
 
-    __slots__ = ("_api", "_is_view", "_tensor", "array")
+    __slots__ = ("_is_view", "_library", "_tensor", "array")
 
-    def __init__(self, api: Any, tensor: int, shape: tuple[int, ...], dtype: type[np.generic], is_host: bool) -> None:
-        self._api = api
+    def __init__(
+        self, library: Library, tensor: int, shape: tuple[int, ...], dtype: type[np.generic], is_host: bool
+    ) -> None:
+        self._library = library
         self._tensor = tensor
         self._is_view = is_host
         self.array: NDArray[Any] = np.empty(0, dtype)
         if is_host:
             n_bytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
-            raw = (ctypes.c_uint8 * n_bytes).from_address(api.ggml_get_data(tensor))
-            self.array = np.frombuffer(raw, dtype).reshape(shape)
+            raw = (ctypes.c_uint8 * n_bytes).from_address(library.ggml_get_data(tensor))
+            self.array = np.frombuffer(memoryview(raw), dtype).reshape(shape)
         else:
             self.array = np.empty(shape, dtype)
 
     def push(self) -> None:
         if not self._is_view:
-            self._api.ggml_backend_tensor_set(self._tensor, self.array.ctypes.data, 0, self.array.nbytes)
+            self._library.ggml_backend_tensor_set(self._tensor, self.array.ctypes.data, 0, self.array.nbytes)
 
     def pull(self) -> None:
         if not self._is_view:
-            self._api.ggml_backend_tensor_get(self._tensor, self.array.ctypes.data, 0, self.array.nbytes)
+            self._library.ggml_backend_tensor_get(self._tensor, self.array.ctypes.data, 0, self.array.nbytes)
 
 
 class Graph:
     """One forward of one shape, allocated. Owns its ggml context."""
 
-    def __init__(self, api: Any, context: int, graph: int, forward: Forward) -> None:
-        self._api = api
+    def __init__(
+        self, library: Library, context: int, graph: int, forward: Forward, hparams: Hparams
+    ) -> None:
+        self._library = library
+        self._hparams = hparams
         self._context = context
         self.pointer = graph
         self.forward = forward
@@ -72,21 +81,21 @@ class Graph:
         self.logits: Port | None = None
         self.hidden: Port | None = None
 
-    def bind(self, n_vocab: int, n_embd: int, is_host: bool) -> None:
+    def bind(self, is_host: bool) -> None:
         """Opens the ports, once the tensors have their memory."""
-        api, inputs, shape = self._api, self.forward.inputs, self.shape
+        library, inputs, shape, h = self._library, self.forward.inputs, self.shape, self._hparams
 
         def port(tensor: int | None, dims: tuple[int, ...], dtype: type[np.generic]) -> Port | None:
-            return None if tensor is None else Port(api, tensor, dims, dtype, is_host)
+            return None if tensor is None else Port(library, tensor, dims, dtype, is_host)
 
         rows = (shape.n_rows,)
-        self.tokens = Port(api, inputs.tokens, rows, np.int32, is_host)
-        self.positions = Port(api, inputs.positions, rows, np.int32, is_host)
-        self.cells = Port(api, inputs.cells, rows, np.int64, is_host)
+        self.tokens = Port(library, inputs.tokens, rows, np.int32, is_host)
+        self.positions = Port(library, inputs.positions, rows, np.int32, is_host)
+        self.cells = Port(library, inputs.cells, rows, np.int64, is_host)
         self.mask = port(inputs.mask, (shape.n_rows, shape.n_kv), np.uint16)
         self.outputs = port(inputs.outputs, (shape.n_outputs,), np.int32)
-        self.logits = port(self.forward.logits, (shape.n_outputs, n_vocab), np.float32)
-        self.hidden = port(self.forward.hidden, (shape.n_outputs, n_embd), np.float32)
+        self.logits = port(self.forward.logits, (shape.n_outputs, h.n_vocab), np.float32)
+        self.hidden = port(self.forward.hidden, (shape.n_outputs, h.n_embd), np.float32)
 
     def push(self) -> None:
         """Sends the filled inputs to the device."""
@@ -102,7 +111,7 @@ class Graph:
 
     def close(self) -> None:
         if self._context:
-            self._api.ggml_free(self._context)
+            self._library.ggml_free(self._context)
         self._context = 0
 
 
@@ -113,16 +122,13 @@ class GraphCache:
     come, the arena moves and the graphs built before are dropped.
     """
 
-    def __init__(
-        self, api: Any, buffer_type: int, build: Callable[[Shape], Graph], n_vocab: int, n_embd: int, capacity: int = 64
-    ) -> None:
-        self._api = api
-        self._build = build
-        self._dims = n_vocab, n_embd
+    def __init__(self, library: Library, buffer_type: int, builder: Builder, capacity: int = 64) -> None:
+        self._library = library
+        self._builder = builder
         self._capacity = capacity
-        self._is_host = bool(api.ggml_backend_buft_is_host(buffer_type))
+        self._is_host = bool(library.ggml_backend_buft_is_host(buffer_type))
         self._graphs: OrderedDict[Shape, Graph] = OrderedDict()
-        self._allocator = api.ggml_gallocr_new(buffer_type)
+        self._allocator = library.ggml_gallocr_new(buffer_type)
         self.n_built = 0
 
     def __len__(self) -> int:
@@ -130,7 +136,7 @@ class GraphCache:
 
     @property
     def arena_bytes(self) -> int:
-        return int(self._api.ggml_gallocr_get_buffer_size(self._allocator, 0))
+        return int(self._library.ggml_gallocr_get_buffer_size(self._allocator, 0))
 
     def get(self, shape: Shape) -> Graph:
         """The graph of `shape`, ready to be filled and computed. Raises OutOfMemoryError."""
@@ -138,7 +144,7 @@ class GraphCache:
         if graph is not None:
             self._graphs.move_to_end(shape)
             return graph
-        graph = self._build(shape)
+        graph = self._builder.build(shape)
         self.n_built += 1
         self._allocate(graph)
         self._graphs[shape] = graph
@@ -146,20 +152,24 @@ class GraphCache:
             self._graphs.popitem(last=False)[1].close()
         return graph
 
+    def reserve(self, shape: Shape) -> None:
+        """Makes the arena large enough for `shape`; raises DeviceError when the device lacks an operation."""
+        self._builder.check_support(self.get(shape))
+
     def _allocate(self, graph: Graph) -> None:
-        api, before = self._api, self.arena_bytes
+        library, before = self._library, self.arena_bytes
         # Planned anew for each graph: a plan made for a larger one would spread this one over all of the arena.
-        done = api.ggml_gallocr_reserve(self._allocator, graph.pointer)
+        done = library.ggml_gallocr_reserve(self._allocator, graph.pointer)
         if self.arena_bytes != before or not done:
             self._drop_graphs()
-        if not done or not api.ggml_gallocr_alloc_graph(self._allocator, graph.pointer):
+        if not done or not library.ggml_gallocr_alloc_graph(self._allocator, graph.pointer):
             graph.close()
             raise OutOfMemoryError(
                 f"The working memory of a forward of {graph.shape.n_rows} rows over {graph.shape.n_kv} cells cannot be "
                 "allocated",
                 remedy="use a smaller --ctx-size, or another device",
             )
-        graph.bind(*self._dims, is_host=self._is_host)
+        graph.bind(self._is_host)
 
     def _drop_graphs(self) -> None:
         while self._graphs:
@@ -169,5 +179,5 @@ class GraphCache:
         """Frees graphs and arena; idempotent."""
         self._drop_graphs()
         if self._allocator:
-            self._api.ggml_gallocr_free(self._allocator)
+            self._library.ggml_gallocr_free(self._allocator)
         self._allocator = None

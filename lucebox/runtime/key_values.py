@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from gguf import GGMLQuantizationType as Type
-
 from lucebox.errors import ConfigError, OutOfMemoryError
+from lucebox.ggml._api import Type
+from lucebox.ggml.library import Library
 from lucebox.models.forward import KeyValues
 from lucebox.models.hparams import Hparams
 
@@ -14,7 +12,7 @@ KV_TYPES = {"f16": Type.F16, "f32": Type.F32}
 _ELEMENT_BYTES = {Type.F16: 2, Type.F32: 4}
 
 
-def kv_type(name: str) -> Type:
+def parse_kv_type(name: str) -> Type:
     """Raises ConfigError for a name that is none of KV_TYPES."""
     if name not in KV_TYPES:
         raise ConfigError(f"Unknown kv-type {name!r}", remedy=f"use one of {', '.join(KV_TYPES)}")
@@ -34,31 +32,37 @@ class KeyValueMemory:
     Cleared, because batched attention multiplies masked values by zero, and 0 · NaN is NaN.
     """
 
-    def __init__(self, api: Any, buffer_type: int, hparams: Hparams, n_cells: int, element: Type) -> None:
-        self._api = api
-        self._context = api.new_context(2 * hparams.n_layers)
-        self._buffer = None
+    def __init__(
+        self, library: Library, buffer_type: int, hparams: Hparams, n_cells: int, element: Type
+    ) -> None:
+        self._library = library
+        self._context: int | None = library.new_context(2 * hparams.n_layers)
+        self._buffer: int | None = None
         h, n_rows = hparams, n_cells + 1
         keys, values = [], []
         for _ in range(h.n_layers):
-            keys.append(api.ggml_new_tensor_3d(self._context, element, h.head_dim_k, n_rows, h.n_heads_kv))
-            values.append(api.ggml_new_tensor_3d(self._context, element, h.head_dim_v, n_rows, h.n_heads_kv))
-        self._buffer = api.ggml_backend_alloc_ctx_tensors_from_buft(self._context, buffer_type)
+            keys.append(
+                library.ggml_new_tensor_3d(self._context, element, h.head_dim_k, n_rows, h.n_heads_kv)
+            )
+            values.append(
+                library.ggml_new_tensor_3d(self._context, element, h.head_dim_v, n_rows, h.n_heads_kv)
+            )
+        self._buffer = library.ggml_backend_alloc_ctx_tensors_from_buft(self._context, buffer_type)
         if not self._buffer:
             self.close()
             raise OutOfMemoryError(
                 f"{kv_bytes(h, n_cells, element) / 2**20:,.0f} MiB of keys and values cannot be allocated",
                 remedy="use a smaller --ctx-size or --parallel, or --kv-type f16",
             )
-        api.ggml_backend_buffer_clear(self._buffer, 0)
-        self.n_bytes = int(api.ggml_backend_buffer_get_size(self._buffer))
+        library.ggml_backend_buffer_clear(self._buffer, 0)
+        self.n_bytes = int(library.ggml_backend_buffer_get_size(self._buffer))
         self.scratch_cell = n_cells
         self.tensors = KeyValues(keys, values, n_rows, _ELEMENT_BYTES[element])
 
     def close(self) -> None:
         """Frees the memory; idempotent."""
         if self._buffer:
-            self._api.ggml_backend_buffer_free(self._buffer)
+            self._library.ggml_backend_buffer_free(self._buffer)
         if self._context:
-            self._api.ggml_free(self._context)
+            self._library.ggml_free(self._context)
         self._buffer = self._context = None

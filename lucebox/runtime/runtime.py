@@ -4,58 +4,121 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
+from contextlib import ExitStack
+from typing import Self
 
 import numpy as np
 
 from lucebox import models
 from lucebox.core import Int32Array
-from lucebox.errors import EngineError, GgmlError
+from lucebox.errors import EngineError
+from lucebox.ggml.backend import Backend
+from lucebox.ggml.devices import Device, find_device
+from lucebox.ggml.library import load
 from lucebox.gguf.placement import choose_placements
 from lucebox.gguf.reader import GgufFile, read
 from lucebox.gguf.specs import match_specs
 from lucebox.gguf.weights import Weights
-from lucebox.models.forward import Forward, Shape
+from lucebox.models.forward import Shape
+from lucebox.runtime.builder import Builder
 from lucebox.runtime.cache import Cache
 from lucebox.runtime.graphs import KV_STEP, ROW_BUCKETS, Graph, GraphCache, kv_bucket, row_bucket
-from lucebox.runtime.key_values import KeyValueMemory, kv_type
+from lucebox.runtime.key_values import KeyValueMemory, parse_kv_type
 from lucebox.runtime.masks import MaskWriter
+from lucebox.runtime.memory import check_memory
 from lucebox.runtime.output import Output
 from lucebox.runtime.rows import Rows, Want
 
-N_BATCH = ROW_BUCKETS[-1]
 _RESERVED_OUTPUTS = 32
-_NODES_PER_LAYER = 64
-_STATUS_SUCCESS = 0
 
 
 class Runtime:
-    """One model instance. `forward` computes; `cache` says what stays. Not thread safe."""
+    """One model instance on one device: weights, key/value cache and graphs.
 
-    n_batch = N_BATCH
+    `forward` computes rows; `cache` decides which of them stay. Not thread safe, and meant to be used from one
+    thread: the threads that ggml computes with belong to the thread that calls it. Made by `Runtime.load`.
+    """
 
-    def __init__(self, api, device: int, file: GgufFile, *, n_threads: int, n_ctx: int, n_sequences: int, kv: str, on_progress=None):
-        self._api = api
+    n_batch = ROW_BUCKETS[-1]  # most rows of one forward
+
+    def __init__(
+        self, file: GgufFile, device: Device, *, n_threads: int, n_ctx: int, owned: ExitStack
+    ) -> None:
         self.file = file
         self.device = device
+        self.n_threads = n_threads
         self.n_ctx = n_ctx
-        self._architecture = models.for_file(file)
-        self.hparams = h = self._architecture.hparams(file)
-        self.n_vocab = h.n_vocab
-        placements = choose_placements(api, device, file, match_specs(file, self._architecture.tensors(h)))
-        self._weights = Weights.load(api, device, file, placements, n_threads=n_threads, on_progress=on_progress)
-        buffer_type = api.ggml_backend_dev_buffer_type(device)
-        n_cells = -(-n_ctx * n_sequences // KV_STEP) * KV_STEP
-        self._memory = KeyValueMemory(api, buffer_type, h, n_cells, kv_type(kv))
-        self._backend = api.ggml_backend_dev_init(device, None)
-        api.set_threads(self._backend, n_threads)
+        self.architecture = models.for_file(file)
+        self.hparams = self.architecture.hparams(file)
+        self.n_vocab = self.hparams.n_vocab
+        self.cache: Cache
+        self._owned = owned
+
+    @classmethod
+    def load(
+        cls,
+        model: str | os.PathLike[str] | GgufFile,
+        *,
+        device: str = "auto",
+        n_threads: int,
+        n_ctx: int,
+        n_sequences: int = 1,
+        kv_type: str = "f16",
+        on_progress: Callable[[float], None] | None = None,
+    ) -> Runtime:
+        """Loads a GGUF file onto a device.
+
+        `n_ctx` tokens for each of `n_sequences` sequences share one pool of cells. `on_progress` gets fractions of
+        the weights copied. A GgufFile that is passed in stays open and must outlive the runtime. Raises
+        ModelFileError, UnsupportedModelError, DeviceError, ConfigError and OutOfMemoryError.
+        """
+        with ExitStack() as owned:
+            file = model if isinstance(model, GgufFile) else owned.enter_context(read(model))
+            runtime = cls(file, find_device(device), n_threads=n_threads, n_ctx=n_ctx, owned=owned)
+            runtime._allocate(n_sequences, kv_type, on_progress)
+            runtime._owned = owned.pop_all()
+        return runtime
+
+    def _allocate(self, n_sequences: int, kv_type: str, on_progress: Callable[[float], None] | None) -> None:
+        library, owned, h = load(), self._owned, self.hparams
+        device, n_threads = self.device, self.n_threads
+        element = parse_kv_type(kv_type)
+        n_cells = -(-self.n_ctx * n_sequences // KV_STEP) * KV_STEP
+        matched = match_specs(self.file, self.architecture.tensors(h))
+        placements = choose_placements(library, device.pointer, self.file, matched)
+        check_memory(device, placements, h, n_cells, element)
+        weights = Weights.load(
+            library, device.pointer, self.file, placements, n_threads=n_threads, on_progress=on_progress
+        )
+        owned.callback(weights.close)
+        self._backend = owned.enter_context(Backend(device, n_threads))
+        memory = KeyValueMemory(library, self._backend.buffer_type, h, n_cells, element)
+        owned.callback(memory.close)
+        self._scratch_cell = memory.scratch_cell
+        builder = Builder(library, device, self.architecture, h, weights.tensors, memory.tensors)
+        self._graphs = GraphCache(library, self._backend.buffer_type, builder)
+        owned.callback(self._graphs.close)
+        self._graphs.reserve(Shape(self.n_batch, n_cells, _RESERVED_OUTPUTS, gathers=True))
+        self._masks = MaskWriter(self.n_batch, h.sliding_window)
         self.cache = Cache(n_cells, n_sequences)
-        self._masks = MaskWriter(N_BATCH, h.sliding_window)
-        self._graphs = GraphCache(api, buffer_type, self._build, h.n_vocab, h.n_embd)
-        self._graphs.get(Shape(N_BATCH, n_cells, _RESERVED_OUTPUTS, gathers=True))
+
+    def close(self) -> None:
+        """Frees graphs, cache and weights; idempotent. Outputs must not be read any more."""
+        self._owned.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def forward(self, rows: Rows) -> Output:
-        """Computes `rows`; their cells are pending in `cache` until committed."""
+        """Computes `rows`, each with the committed cells of its sequence, its ancestors and itself in view.
+
+        Their cells are pending in `cache` until committed, and rows of the previous forward that were not
+        committed are gone. Raises EngineError for rows that contradict the cache, OutOfCellsError (nothing has
+        changed then) and GgmlError.
+        """
         self._check(rows)
         cells = self.cache.reserve(rows)
         try:
@@ -65,29 +128,35 @@ class Runtime:
             raise
 
     def _compute(self, rows: Rows, cells: Int32Array) -> Output:
-        n = len(rows)
-        wanting = np.flatnonzero(rows.wants)
+        wanting = rows.wants.nonzero()[0]
+        graph = self._graphs.get(self._shape(rows, cells, len(wanting)))
+        self._fill(graph, rows, cells, wanting)
+        self._backend.compute(graph.pointer)
+        graph.pull()
         n_wanting = len(wanting)
+        row_index = np.full(len(rows), -1, np.int32)
+        row_index[wanting] = np.arange(n_wanting)
+        hidden = None if graph.hidden is None else graph.hidden.array[:n_wanting]
+        if graph.logits is None:
+            return Output(np.empty((0, self.n_vocab), np.float32), row_index, hidden)
+        return Output(graph.logits.array[:n_wanting], row_index, hidden)
+
+    def _shape(self, rows: Rows, cells: Int32Array, n_wanting: int) -> Shape:
+        n = len(rows)
         n_kv = int(cells[-1]) + 1
         for sequence in set(rows.sequences.tolist()):
             n_kv = max(n_kv, self.cache.n_kv(sequence))
+        n_rows = row_bucket(n)
         gathers = 0 < n_wanting < n
-        bucket = row_bucket(n)
-        shape = Shape(
-            bucket,
-            kv_bucket(n_kv, self.cache.n_cells),
-            row_bucket(n_wanting) if gathers else bucket if n_wanting else 0,
-            gathers,
-            bool((rows.wants == Want.HIDDEN).any()),
+        return Shape(
+            n_rows=n_rows,
+            n_kv=kv_bucket(n_kv, self.cache.n_cells),
+            n_outputs=row_bucket(n_wanting) if gathers else n_rows if n_wanting else 0,
+            gathers=gathers,
+            wants_hidden=n_wanting > 0 and bool((rows.wants == Want.HIDDEN).any()),
         )
-        graph = self._graphs.get(shape)
-        self._fill(graph, rows, cells, wanting)
-        status = self._api.ggml_backend_graph_compute(self._backend, graph.pointer)
-        if status != _STATUS_SUCCESS:
-            raise GgmlError(f"ggml could not compute a forward of {n} rows: status {status}")
-        return self._output(graph, n, wanting)
 
-    def _fill(self, graph: Graph, rows: Rows, cells: Int32Array, wanting) -> None:
+    def _fill(self, graph: Graph, rows: Rows, cells: Int32Array, wanting: np.ndarray) -> None:
         n = len(rows)
         graph.tokens.array[:n] = rows.tokens
         graph.positions.array[:n] = rows.positions
@@ -95,7 +164,7 @@ class Runtime:
         if n < graph.shape.n_rows:
             graph.tokens.array[n:] = 0
             graph.positions.array[n:] = 0
-            graph.cells.array[n:] = self._memory.scratch_cell
+            graph.cells.array[n:] = self._scratch_cell
         if graph.outputs is not None:
             graph.outputs.array[: len(wanting)] = wanting
             graph.outputs.array[len(wanting) :] = 0
@@ -103,25 +172,27 @@ class Runtime:
             self._masks.write(graph.mask.array, rows, cells, self.cache)
         graph.push()
 
-    def _output(self, graph: Graph, n: int, wanting) -> Output:
-        n_wanting = len(wanting)
-        row_index = np.full(n, -1, np.int32)
-        row_index[wanting] = np.arange(n_wanting)
-        graph.pull()
-        logits = graph.logits.array[:n_wanting] if graph.logits is not None else np.empty((0, self.n_vocab), np.float32)
-        hidden = graph.hidden.array[:n_wanting] if graph.hidden is not None else None
-        return Output(logits, row_index, hidden)
-
     def _check(self, rows: Rows) -> None:
+        """Nothing that contradicts the model or the cache reaches ggml, which would abort or compute nonsense."""
         n = len(rows)
-        if not 1 <= n <= N_BATCH:
-            raise EngineError(f"A forward takes 1 to {N_BATCH} rows, not {n}")
-
-    def _build(self, shape: Shape) -> Graph:
-        api, h = self._api, self.hparams
-        n_nodes = _NODES_PER_LAYER * (h.n_layers + 1)
-        context = api.new_context(n_nodes, api.ggml_graph_overhead_custom(n_nodes, False))
-        pointer = api.ggml_new_graph_custom(context, n_nodes, False)
-        forward = Forward(api, context, pointer, shape, self._weights.tensors, self._memory.tensors, h)
-        self._architecture.build(forward, h)
-        return Graph(api, context, pointer, forward)
+        if not 1 <= n <= self.n_batch:
+            raise EngineError(f"A forward takes 1 to {self.n_batch} rows, not {n}")
+        tokens, parents, sequences = rows.tokens, rows.parents, rows.sequences
+        if tokens.min() < 0 or tokens.max() >= self.n_vocab:
+            raise EngineError(f"A token is outside the vocabulary of {self.n_vocab}")
+        if sequences.min() < 0 or sequences.max() >= self.cache.n_sequences:
+            raise EngineError(f"A sequence is none of the {self.cache.n_sequences} of this runtime")
+        if n == 1:
+            expected = self.cache.length(int(sequences[0]))
+            if parents[0] != -1 or rows.positions[0] != expected:
+                raise EngineError(f"A row stands at {rows.positions[0]}, its sequence goes on at {expected}")
+            return
+        if (parents >= np.arange(n)).any() or parents.min() < -1:
+            raise EngineError("A row's parent must be an earlier row, or -1")
+        lengths = np.array([self.cache.length(s) for s in range(self.cache.n_sequences)], np.int32)
+        is_root = parents < 0
+        expected_positions = np.where(is_root, lengths[sequences], rows.positions[parents] + 1)
+        if (rows.positions != expected_positions).any():
+            raise EngineError("A row does not stand one behind its parent or the end of its sequence")
+        if (sequences[parents] != sequences)[~is_root].any():
+            raise EngineError("A row's parent belongs to another sequence")
