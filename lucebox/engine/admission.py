@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from lucebox import acceptance, draft_length
 from lucebox.acceptance.base import AcceptanceStrategy
 from lucebox.draft_length.base import DraftLengthController
@@ -14,6 +16,7 @@ from lucebox.text.stop import StopMatcher
 from lucebox.text.vocabulary import Vocabulary
 
 AUTO = "auto"
+MAX_CACHED_STRATEGIES = 64
 
 
 class Admission:
@@ -33,8 +36,10 @@ class Admission:
         self._n_ctx = n_ctx
         self._acceptance_spec = acceptance_spec
         self._controller = draft_length.create(draft_length_spec)
+        # Strategies keep no state, and looking one up takes milliseconds.
+        self._strategy = lru_cache(MAX_CACHED_STRATEGIES)(acceptance.create)
         if acceptance_spec != AUTO:
-            acceptance.create(acceptance_spec)  # a wrong name fails the start, not the first request
+            self._strategy(acceptance_spec)  # a wrong name fails the start, not the first request
 
     def admit(self, submit: Submit) -> EngineSequence:
         """A sequence that serves `submit`.
@@ -72,7 +77,7 @@ class Admission:
         if spec == AUTO:
             spec = acceptance.default(params)
         try:
-            return acceptance.create(spec)
+            return self._strategy(spec)
         except ConfigError as error:
             raise _of_request(error, "speculative.acceptance") from error
 

@@ -68,7 +68,7 @@ class Scheduler:
 
     def remove(self, sequence: EngineSequence) -> None:
         """Forgets `sequence`, and frees its slot if it was running."""
-        if sequence in self._waiting:
+        if sequence.slot == NO_SLOT:
             self._waiting.remove(sequence)
             return
         self._running.remove(sequence)
