@@ -7,10 +7,17 @@ from pathlib import Path
 
 import numpy as np
 from Cython.Build import cythonize
-from setuptools import Extension, setup
+from setuptools import Distribution, Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.errors import ExecError
 
-ROOT = Path(__file__).parent
+ROOT = Path(__file__).resolve().parent
+sys.path.insert(0, str(ROOT))
+
+from vendor.ggml import build  # noqa: E402
+from vendor.ggml.errors import BuildError  # noqa: E402
+from vendor.ggml.toolchain import has_compiler  # noqa: E402
+
 GGML_LIB = Path("lucebox") / "ggml" / "lib"
 
 
@@ -19,15 +26,24 @@ class BuildExtensions(build_ext):
 
     def run(self) -> None:
         super().run()
-        sys.path.insert(0, str(ROOT / "vendor" / "ggml"))
-        import build as ggml_build
-
         base = ROOT if self.inplace else Path(self.build_lib)
-        ggml_build.install(base / GGML_LIB)
+        try:
+            build.install(base / GGML_LIB)
+        except BuildError as error:
+            raise ExecError(str(error)) from error
+
+
+class LuceboxDistribution(Distribution):
+    """Never pure Python: where no compiler is, ggml's libraries are in it all the same."""
+
+    def has_ext_modules(self) -> bool:
+        return True
 
 
 def kernels() -> list[Extension]:
-    """One extension for each kernel, compiled with full optimisation."""
+    """One extension for each kernel, fully optimised. None without a compiler: NumPy fills in."""
+    if not has_compiler():
+        return []
     return [
         Extension(
             f"lucebox._kernels.{path.stem}",
@@ -48,5 +64,6 @@ setup(
         language_level=3,
         compiler_directives={"boundscheck": False, "wraparound": False, "cdivision": True},
     ),
+    distclass=LuceboxDistribution,
     cmdclass={"build_ext": BuildExtensions},
 )

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import logging
 from typing import Any
 
-from lucebox.errors import GgmlError
+logger = logging.getLogger("lucebox.ggml")
+
+_MODULE = "lucebox._kernels.abort"
 
 
 class AbortReport:
@@ -15,19 +18,29 @@ class AbortReport:
     """
 
     def __init__(self, library: Any) -> None:
-        try:
-            self._c = importlib.import_module("lucebox._kernels.abort")
-        except ImportError as error:
-            raise GgmlError(
-                f"lucebox's compiled modules are missing or broken: {error}",
-                remedy="install lucebox again with a C compiler at hand, or run setup.py build_ext --inplace",
-            ) from error
+        self._c = _compiled()
+        if self._c is None:
+            logger.warning(
+                "lucebox was installed without a compiler: should ggml abort, only stderr will say why"
+            )
+            return
         library.ggml_set_abort_callback(self._c.callback_address())
 
     def write_to(self, fd: int) -> None:
         """Sends the report to `fd`, which must stay open; before this it goes to stderr."""
-        self._c.install(fd)
+        if self._c is not None:
+            self._c.install(fd)
 
     def set_activity(self, activity: bytes) -> None:
         """What is running now, for the report; cut to 255 bytes. Cheap enough for every step."""
-        self._c.set_activity(activity)
+        if self._c is not None:
+            self._c.set_activity(activity)
+
+
+def _compiled() -> Any:
+    try:
+        return importlib.import_module(_MODULE)
+    except ModuleNotFoundError as error:
+        if error.name != _MODULE:
+            raise
+        return None

@@ -12,9 +12,9 @@ from lucebox.ggml.library import load
 
 
 class Backend:
-    """A stream of work on `device`, with `n_threads` threads where it computes on the CPU. Owns its ggml_backend_t.
+    """A stream of work on `device`, with `n_threads` threads where that is a CPU. Owns its ggml_backend_t.
 
-    Two backends of one CPU device that are used from one Python thread share OpenMP's threads, hence the cores.
+    Backends of one CPU device that are used from one Python thread share OpenMP's threads, hence the cores.
     `close` is idempotent.
     """
 

@@ -1,7 +1,7 @@
 """Generates lucebox/ggml/_api.py, the ctypes table of ggml's C interface, from ggml's public headers.
 
-`python vendor/ggml/bindgen.py GGML_SOURCE [--check]`, where GGML_SOURCE is a ggml checkout. With --check nothing
-is written; the exit status says whether the committed file is what the headers generate.
+`python vendor/ggml/bindgen.py SOURCE [--check]`, where SOURCE is a ggml checkout. With --check nothing is
+written; the exit status says whether the committed file is what the headers generate.
 """
 
 from __future__ import annotations
@@ -287,12 +287,12 @@ def render(api: Api) -> str:
         *(f"{name} = {value}" for name, value in api.constants.items()),
     ]
     for name, members in api.enums.items():
-        python = member_names(members)
+        short = member_names(members)
         out += ["", "", f"class {class_name(name)}(IntEnum):"]
-        out += [f"    {python[member]} = {value}" for member, value in members.items()]
+        out += [f"    {short[member]} = {value}" for member, value in members.items()]
     for name, fields in api.structs.items():
         out += ["", "", f"class {class_name(name)}(Structure):", "    _fields_ = ["]
-        out += [f'        ("{member}", {kind}),' for member, kind in fields]
+        out += [f'        ("{name_of_field}", {kind}),' for name_of_field, kind in fields]
         out += ["    ]"]
     out += ["", ""]
     for name, (result, callback_arguments) in api.callbacks.items():

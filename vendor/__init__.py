@@ -1,0 +1,1 @@
+"""Software that Lucebox is built with, and how it gets here."""

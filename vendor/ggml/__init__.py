@@ -1,0 +1,1 @@
+"""How ggml gets here: pinned, fetched, compiled, and bound."""
