@@ -135,9 +135,11 @@ class StreamedAnswer(Response):
                     await self._start(send)
                 if piece is None:
                     await self._send(send, sse.HEARTBEAT)
-                elif piece.text or piece.logprobs or piece.finish_reason:
-                    bill = generation.bill if generation.is_done and not self._usage else None
-                    await self._send(send, sse.data(self._shape.chunk(piece, bill)))
+                    continue
+                for part in piece.chunks():
+                    is_last = part.finish_reason is not None and generation.is_done
+                    bill = generation.bill if is_last and not self._usage else None
+                    await self._send(send, sse.data(self._shape.chunk(part, bill)))
         if self._usage:
             await self._send(send, sse.data(self._shape.usage_chunk(generation.bill)))
         await self._send(send, sse.DONE, more=False)

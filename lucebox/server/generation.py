@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal, Self
 
@@ -28,6 +28,13 @@ class Piece:
     text: str
     logprobs: list[TokenLogprobs]
     finish_reason: FinishReason | None = None
+
+    def chunks(self) -> Iterator[Piece]:
+        """What to stream: the end comes by itself, as clients stop reading where they see it."""
+        if self.text or self.logprobs:
+            yield replace(self, finish_reason=None)
+        if self.finish_reason is not None:
+            yield Piece(self.index, "", [], self.finish_reason)
 
 
 @dataclass(slots=True)

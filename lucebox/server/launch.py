@@ -82,6 +82,7 @@ class Run:
                 access_log=False,
                 lifespan="on",
                 server_header=False,
+                ws="none",
                 timeout_graceful_shutdown=MAX_DRAIN_S,
             )
         )

@@ -51,6 +51,7 @@ def test_streamed_answer_is_the_same() -> None:
     assert len({chunk["id"] for chunk in chunks}) == 1
     assert chunks[0]["choices"][0]["delta"] == {"role": "assistant", "content": ""}
     assert text_of(chunks) == "Hi there"
+    assert chunks[-1]["choices"][0]["delta"] == {}
     assert [c["choices"][0]["finish_reason"] for c in chunks] == [None] * (len(chunks) - 1) + ["stop"]
     assert all("usage" not in chunk for chunk in chunks)
     assert chunks[-1]["timings"]["draft_n_accepted"] == 6

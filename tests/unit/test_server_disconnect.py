@@ -13,6 +13,7 @@ from starlette.types import Message
 
 from lucebox.engine.messages import StepEvent, Submit
 from lucebox.errors import EngineError
+from lucebox.server import answer
 from lucebox.server.shutdown import ending_requests_on_signals
 from tests.support.scripted_engine import says, steps
 from tests.support.serving import CHAT, HELLO, TEXT, Connection, Server, http_scope, serving
@@ -158,3 +159,22 @@ def test_a_signal_ends_requests_after_a_while_and_is_passed_on(number: signal.Si
 
     asyncio.run(run())
     assert passed_on == [number]
+
+
+def test_a_stream_that_waits_long_shows_that_it_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answer, "HEARTBEAT_S", 0.01)
+
+    async def run() -> None:
+        async with serving(says(b"Hi")) as server:
+            server.engine.gate.clear()
+            connection = Connection({"messages": HELLO, "stream": True})
+            answering = asyncio.create_task(server.app(http_scope(CHAT), connection.receive, connection.send))
+            while not any(message.get("body", b"").startswith(b":") for message in connection.sent):
+                await asyncio.sleep(0.001)
+            server.engine.gate.set()
+            await asyncio.wait_for(answering, 5)
+            body = b"".join(message.get("body", b"") for message in connection.sent)
+            assert body.startswith(b'data: {"id"')
+            assert body.endswith(b"data: [DONE]\n\n")
+
+    asyncio.run(run())
