@@ -29,11 +29,11 @@ from vendor.ggml.progress import Progress
 from vendor.ggml.toolchain import find_toolchain, has_compiler
 
 _HERE = Path(__file__).parent
-_RECIPE = ("PIN", "build.py", "compilation.py", "variants.cmake")
+_RECIPE = ("PIN", "compilation.py", "variants.cmake")
 _KEPT_OF_SOURCE = ("include", "CMakeLists.txt", "LICENSE")
 _WITHOUT_COMPILER = (
-    "no C and C++ compiler was found, so ggml comes prebuilt (AVX2 at best, without OpenMP, GPUs and RPC) and "
-    "NumPy takes the place of Lucebox's own kernels. Everything will take several times as long. To do better, "
+    "no C and C++ compiler was found, so ggml comes prebuilt (AVX2 at best, without OpenMP, GPUs and RPC), "
+    "and NumPy takes the place of Lucebox's own kernels. All will take several times as long. To do better, "
     "install g++ or clang, then lucebox again."
 )
 
@@ -79,7 +79,7 @@ def build(settings: Settings, progress: Progress) -> Path:
     tools = find_toolchain()
     identity = (settings.source and _fingerprint(settings.source)) or Pin.read().sha256
     recipe = b"".join((_HERE / name).read_bytes() for name in _RECIPE)
-    options = "\n".join([*cmake_options(settings.backends), identity, tools.identity])
+    options = "\n".join([*cmake_options(settings.backends), *_KEPT_OF_SOURCE, identity, tools.identity])
     key = hashlib.sha256(recipe + options.encode()).hexdigest()[:32]
     builds = settings.cache / "builds"
     finished = builds / key

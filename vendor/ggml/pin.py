@@ -88,8 +88,8 @@ class Pin:
             if run.returncode or len(files) != 1:
                 raise BuildError(
                     f"pip could not download {requirement}:\n{run.stderr.strip()}\n"
-                    "Check the network and pip's index settings, or set LUCEBOX_GGML_SOURCE (a ggml checkout) or "
-                    "LUCEBOX_GGML_LIB (a folder of built libraries)."
+                    "Check the network and pip's index settings, or set LUCEBOX_GGML_SOURCE (a checkout) "
+                    "or LUCEBOX_GGML_LIB (a folder of built libraries)."
                 )
             _verify(files[0], hashes)
             return files[0].replace(folder / files[0].name)
