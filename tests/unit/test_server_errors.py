@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from lucebox.engine.messages import StepEvent
 from lucebox.errors import ContextLengthError, EngineError, LuceboxError, ModelFileError
 from lucebox.server.errors import without_folders
 from tests.support.scripted_engine import fails, says, steps
-from tests.support.serving import CHAT, HELLO, TEXT, ask, serving
+from tests.support.serving import CHAT, HELLO, TEXT, Connection, ask, http_scope, serving
 
 HI = says(b"Hi")
 BODY = {"messages": HELLO}
@@ -179,11 +180,22 @@ def test_no_folder_in_any_answer() -> None:
 
 
 def test_a_bug_in_mid_stream_is_an_event_too() -> None:
-    def script(submit: Any) -> Any:
-        yield from steps(submit, [b"ok"], None)
-        yield StepEvent(id=submit.id, tokens=[-1, "x"], origins=[])  # type: ignore[list-item]
+    async def run() -> None:
+        connection = Connection({**BODY, "stream": True})
 
-    response = ask(script, CHAT, {**BODY, "stream": True})
-    last = response.text.split("\n\n")[-2].removeprefix("data: ")
-    assert json.loads(last)["error"]["type"] == "server_error"
-    assert "Traceback" not in response.text
+        def script(submit: Any) -> Any:
+            yield from steps(submit, [b"ok"], None)
+            while not connection.got_body.is_set():
+                time.sleep(0.001)
+            yield StepEvent(id=submit.id, tokens=["x"], origins=[])  # type: ignore[list-item]
+
+        async with serving(script) as server:
+            with pytest.raises(TypeError):
+                await server.app(http_scope(CHAT), connection.receive, connection.send)
+        text = b"".join(message.get("body", b"") for message in connection.sent).decode()
+        last = text.split("\n\n")[-2].removeprefix("data: ")
+        assert json.loads(last)["error"]["type"] == "server_error"
+        assert "Traceback" not in text
+        assert not connection.sent[-1]["more_body"]
+
+    asyncio.run(run())
