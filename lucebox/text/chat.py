@@ -31,8 +31,8 @@ _BROKEN = "use /v1/completions or generate with a prompt of your own, or another
 class ChatTemplate:
     """A model's chat template, in Jinja, run in a sandbox. Threads may share it.
 
-    `bos_token` and `eos_token` are the texts of these tokens, for templates that spell them out. Error messages
-    name `path`.
+    `bos_token` and `eos_token` are the texts of these tokens, which a template may spell out. `path` is for
+    messages.
     """
 
     def __init__(

@@ -35,6 +35,7 @@ _GROWING_METHODS = frozenset({"format", "format_map", "join", "replace"})
 _FORMATS = ("format", "format_map")
 _LAZY_FILTERS = ("batch", "map", "reject", "rejectattr", "select", "selectattr", "slice", "unique")
 _LONG_NUMBER = re.compile(r"\d{4,}")
+_WIDTH_FROM_ARGUMENT = re.compile(r"%[^%]*\*|\{[^}]*\{")
 _MAX_INTEGER_BITS = 1 << 12
 _ITEM_CHARS = 8  # a pointer
 
@@ -132,7 +133,7 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
             args = tuple(map(self._collected, args))
             given = [arg for arg in args if not isinstance(arg, Context | EvalContext | Environment)]
             self._guard_growth(given[0], (*given[1:], *kwargs.values()), is_format=name in _FORMATS)
-            return function(*args, **kwargs)
+            return _bounded(function(*args, **kwargs))
 
         return guarded
 
@@ -153,9 +154,11 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
 
     def _guard_growth(self, value: Any, args: Iterable[Any], *, is_format: bool) -> None:
         """Counts as work the text times the largest of `args`: a length, a width or a count."""
-        factors = [1, *(abs(arg) if isinstance(arg, int) else _size(arg) for arg in args)]
+        factors = [1, *map(_size, args)]
         if is_format and isinstance(value, str):
-            factors += [int(number[:10]) for number in _LONG_NUMBER.findall(value)]
+            factors += _widths(value, args)
+        else:
+            factors += [abs(arg) for arg in args if isinstance(arg, int)]
         self._spend(n_worked=max(factors) * max(_size(value), 1))
 
     def _spend(self, *, n_printed: int = 0, n_worked: int = 0) -> None:
@@ -217,6 +220,16 @@ def _filter(value: nodes.Node, name: str) -> nodes.Filter:
     return nodes.Filter(cast(nodes.Expr, value), name, [], [], None, None, lineno=value.lineno)
 
 
+def _widths(pattern: str, args: Iterable[Any]) -> list[int]:
+    """The field widths in a format, and the numbers it may take for one from its arguments."""
+    widths = [int(number[:10]) for number in _LONG_NUMBER.findall(pattern)]
+    if _WIDTH_FROM_ARGUMENT.search(pattern):
+        for arg in args:
+            items = arg if isinstance(arg, tuple | list) else arg.values() if isinstance(arg, dict) else [arg]
+            widths += [abs(item) for item in items if isinstance(item, int)]
+    return widths
+
+
 def _concatenated(values: list[Any]) -> str:
     _bounded(values)
     text = "".join(map(str, values))
@@ -249,7 +262,7 @@ def _check(within_bounds: bool, problem: str) -> None:
 
 
 def _size(value: Any) -> int:
-    """The characters in a value, nested ones too, and what its items take; counting ends where it is too much."""
+    """The characters in a value, nested ones too, and what its items take; counting ends past the limit."""
     n = 0
     pending = [value]
     while pending and n <= MAX_TEXT_CHARS:
