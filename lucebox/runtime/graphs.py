@@ -122,7 +122,7 @@ class GraphCache:
     come, the arena moves and the graphs built before are dropped.
     """
 
-    def __init__(self, library: Library, buffer_type: int, builder: Builder, capacity: int = 64) -> None:
+    def __init__(self, library: Library, buffer_type: int, builder: Builder, capacity: int) -> None:
         self._library = library
         self._builder = builder
         self._capacity = capacity

@@ -52,6 +52,8 @@ class Runtime:
         self.hparams = self.architecture.hparams(file)
         self.n_vocab = self.hparams.n_vocab
         self.cache: Cache
+        self.graphs: GraphCache
+        self.backend: Backend
         self._owned = owned
 
     @classmethod
@@ -64,22 +66,25 @@ class Runtime:
         n_ctx: int,
         n_sequences: int = 1,
         kv_type: str = "f16",
+        max_graphs: int = 64,
         on_progress: Callable[[float], None] | None = None,
     ) -> Runtime:
         """Loads a GGUF file onto a device.
 
-        `n_ctx` tokens for each of `n_sequences` sequences share one pool of cells. `on_progress` gets fractions of
-        the weights copied. A GgufFile that is passed in stays open and must outlive the runtime. Raises
+        `n_ctx` tokens for each of `n_sequences` sequences share one pool of cells. Graphs are kept for `max_graphs`
+        shapes. `on_progress` gets fractions of the weights copied. A GgufFile that is passed in stays open and must outlive the runtime. Raises
         ModelFileError, UnsupportedModelError, DeviceError, ConfigError and OutOfMemoryError.
         """
         with ExitStack() as owned:
             file = model if isinstance(model, GgufFile) else owned.enter_context(read(model))
             runtime = cls(file, find_device(device), n_threads=n_threads, n_ctx=n_ctx, owned=owned)
-            runtime._allocate(n_sequences, kv_type, on_progress)
+            runtime._allocate(n_sequences, kv_type, max_graphs, on_progress)
             runtime._owned = owned.pop_all()
         return runtime
 
-    def _allocate(self, n_sequences: int, kv_type: str, on_progress: Callable[[float], None] | None) -> None:
+    def _allocate(
+        self, n_sequences: int, kv_type: str, max_graphs: int, on_progress: Callable[[float], None] | None
+    ) -> None:
         library, owned, h = load(), self._owned, self.hparams
         device, n_threads = self.device, self.n_threads
         element = parse_kv_type(kv_type)
@@ -91,14 +96,14 @@ class Runtime:
             library, device.pointer, self.file, placements, n_threads=n_threads, on_progress=on_progress
         )
         owned.callback(weights.close)
-        self._backend = owned.enter_context(Backend(device, n_threads))
-        memory = KeyValueMemory(library, self._backend.buffer_type, h, n_cells, element)
+        self.backend = owned.enter_context(Backend(device, n_threads))
+        memory = KeyValueMemory(library, self.backend.buffer_type, h, n_cells, element)
         owned.callback(memory.close)
         self._scratch_cell = memory.scratch_cell
         builder = Builder(library, device, self.architecture, h, weights.tensors, memory.tensors)
-        self._graphs = GraphCache(library, self._backend.buffer_type, builder)
-        owned.callback(self._graphs.close)
-        self._graphs.reserve(Shape(self.n_batch, n_cells, _RESERVED_OUTPUTS, gathers=True))
+        self.graphs = GraphCache(library, self.backend.buffer_type, builder, max_graphs)
+        owned.callback(self.graphs.close)
+        self.graphs.reserve(Shape(self.n_batch, n_cells, _RESERVED_OUTPUTS, gathers=True))
         self._masks = MaskWriter(self.n_batch, h.sliding_window)
         self.cache = Cache(n_cells, n_sequences)
 
@@ -129,9 +134,9 @@ class Runtime:
 
     def _compute(self, rows: Rows, cells: Int32Array) -> Output:
         wanting = rows.wants.nonzero()[0]
-        graph = self._graphs.get(self._shape(rows, cells, len(wanting)))
+        graph = self.graphs.get(self._shape(rows, cells, len(wanting)))
         self._fill(graph, rows, cells, wanting)
-        self._backend.compute(graph.pointer)
+        self.backend.compute(graph.pointer)
         graph.pull()
         n_wanting = len(wanting)
         row_index = np.full(len(rows), -1, np.int32)
