@@ -66,8 +66,11 @@ class Literal:
         return value
 
     def _replace(self, text: str, hidden: Mapping[str, str]) -> str:
+        starts = self._starts(text)
+        if not starts:
+            return text
         characters = list(text)
-        for at in self._starts(text):
+        for at in starts:
             characters[at] = hidden[text[at]]
         return "".join(characters)
 

@@ -73,6 +73,9 @@ class Vocabulary:
         self.types = _token_types(fields, self.n_tokens)
         self._pieces = self._spell(fields)
         self._hidden = frozenset(np.flatnonzero(np.isin(self.types, [*_SPECIAL, TokenType.UNUSED])).tolist())
+        unused = np.flatnonzero(self.types == TokenType.UNUSED).tolist()
+        named = (token for token, text in enumerate(self.texts) if _is_padding_name(text))
+        self._padding = frozenset([*unused, *named])
         self.bos_id = fields.token_id("bos_token_id", self.n_tokens)
         self.eos_id = fields.token_id("eos_token_id", self.n_tokens)
         self.eog_ids = self._end_ids(fields)
@@ -109,7 +112,7 @@ class Vocabulary:
 
     def is_padding(self, token: int) -> bool:
         """Whether an id only fills the table to a round size: marked unused, or named like `[PAD151665]`."""
-        return self.types[token] == TokenType.UNUSED or bool(_PADDING_NAME.fullmatch(self.texts[token]))
+        return token in self._padding
 
     def text_of(self, token: int | None) -> str:
         """A token as a chat template has it, such as `<s>`; empty for None."""
@@ -144,7 +147,7 @@ class Vocabulary:
                 yield Difference(token, ours, theirs)
 
     def _meaning(self, token: int) -> bytes | None:
-        return None if self.is_padding(token) else self._pieces[token]
+        return None if token in self._padding else self._pieces[token]
 
     def _spell(self, fields: TokenizerFields) -> list[bytes]:
         if self.model == BYTE_LEVEL_BPE:
@@ -168,6 +171,10 @@ class Vocabulary:
         if add_bos and self.bos_id is None:
             raise fields.error("bos_token_id", "the key is missing, though add_bos_token is set")
         return add_bos
+
+
+def _is_padding_name(text: str) -> bool:
+    return text.startswith("[PAD") and _PADDING_NAME.fullmatch(text) is not None
 
 
 def _token_types(fields: TokenizerFields, n_tokens: int) -> NDArray[np.uint8]:

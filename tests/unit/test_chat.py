@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lucebox.errors import ModelFileError, RequestError, TemplateError
@@ -139,11 +139,24 @@ def test_a_template_knows_the_tokens_of_its_file() -> None:
         ChatTemplate.from_metadata(metadata)
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(max_size=30), max_size=4))
 def test_encoding_is_that_of_the_rendered_text(contents: list[str]) -> None:
     messages = [message for content in contents for message in user(content)]
     plain = TOKENIZER.encode(TEMPLATE.render(messages), parse_special=True)
     assert TEMPLATE.encode(messages, TOKENIZER) == plain
+
+
+@settings(deadline=None)
+@given(st.lists(st.text("ab </[INT]", max_size=12), min_size=1, max_size=3))
+def test_encoding_is_that_of_the_rendered_text_with_sentencepiece_too(contents: list[str]) -> None:
+    tokenizer = Tokenizer.from_metadata(
+        sentencepiece_metadata({"▁": -3.0, "▁a": -1.0, "ab": -2.0, "▁<": -1.0})
+    )
+    template = ChatTemplate(LLAMA2, bos_token="<s>", eos_token="</s>")
+    messages = [{"role": role, "content": text} for text in contents for role in ("user", "assistant")]
+    plain = tokenizer.encode(template.render(messages), parse_special=True, add_bos=False)
+    assert template.encode(messages, tokenizer) == plain
 
 
 HOSTILE = st.lists(
@@ -153,6 +166,7 @@ HOSTILE = st.lists(
 ).map("".join)
 
 
+@settings(deadline=None)
 @given(st.lists(HOSTILE, min_size=1, max_size=3))
 def test_no_control_token_comes_of_what_users_write(contents: list[str]) -> None:
     messages = [message for content in contents for message in user(content)]
@@ -161,6 +175,7 @@ def test_no_control_token_comes_of_what_users_write(contents: list[str]) -> None
     assert TOKENIZER.decode(ids, skip_special=False) == TEMPLATE.render(messages)
 
 
+@settings(deadline=None)
 @given(st.lists(HOSTILE, max_size=5))
 def test_messages_side_by_side_make_no_control_token(contents: list[str]) -> None:
     template = ChatTemplate("{% for m in messages %}{{ m.content }}{% endfor %}")

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lucebox.text.detokenizer import Detokenizer
@@ -40,18 +40,21 @@ def test_only_bytes_that_are_no_utf8_are_replaced(data: bytes, pieces: list[str]
     assert streamed(byte_ids(data)) == pieces
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_any_text_comes_through(text: str) -> None:
     text = text.encode("utf-8", "replace").decode()
     assert "".join(streamed(TOKENIZER.encode(text, parse_special=False))) == text
 
 
+@settings(deadline=None)
 @given(IDS, st.booleans())
 def test_pieces_are_what_decoding_all_at_once_gives(ids: list[int], skip_special: bool) -> None:
     whole = TOKENIZER.decode(ids, skip_special=skip_special)
     assert "".join(streamed(ids, skip_special=skip_special)) == whole
 
 
+@settings(deadline=None)
 @given(IDS)
 def test_no_piece_is_ever_taken_back(ids: list[int]) -> None:
     shown, end = "".join(streamed(ids)[:-1]), streamed(ids)[-1]

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lucebox.errors import RequestError
@@ -28,6 +28,7 @@ def n_settled(text: bytes, stops: list[bytes]) -> int:
     )
 
 
+@settings(deadline=None)
 @given(TEXTS, STOPS, st.data())
 def test_equals_plain_search_however_the_bytes_are_dealt_out(
     text: bytes, stops: list[bytes], data: st.DataObject
@@ -41,6 +42,7 @@ def test_equals_plain_search_however_the_bytes_are_dealt_out(
     assert match == matcher.match == first_match(text, stops)
 
 
+@settings(deadline=None)
 @given(TEXTS, STOPS)
 def test_what_may_be_shown_is_what_no_stop_string_can_take_back(text: bytes, stops: list[bytes]) -> None:
     matcher, seen = StopMatcher(stops), b""
@@ -54,6 +56,7 @@ def test_what_may_be_shown_is_what_no_stop_string_can_take_back(text: bytes, sto
         assert matcher.n_bytes == len(seen)
 
 
+@settings(deadline=None)
 @given(TEXTS, STOPS)
 def test_what_was_safe_stays_safe(text: bytes, stops: list[bytes]) -> None:
     matcher, safe = StopMatcher(stops), 0

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lucebox.errors import ModelFileError, RequestError
@@ -98,6 +98,7 @@ def test_bos_is_added_as_the_file_says_or_as_asked() -> None:
     assert SPACED.encode("", parse_special=True) == [SPACED.vocabulary.bos_id]
 
 
+@settings(deadline=None)
 @given(st.text(st.characters(), max_size=60), st.booleans())
 def test_any_string_is_encoded_surrogates_and_nul_included(text: str, parse_special: bool) -> None:
     scalars = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -160,6 +161,7 @@ def merged(text: str, scores: dict[str, float]) -> list[str]:
         symbols[i : i + 2] = [symbols[i] + symbols[i + 1]]
 
 
+@settings(deadline=None)
 @given(
     st.text("ab ", max_size=30),
     st.dictionaries(st.text("ab▁", min_size=2, max_size=5), st.sampled_from([-1.0, -2.0, -3.0]), max_size=12),
