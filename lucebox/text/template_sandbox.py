@@ -28,7 +28,9 @@ MAX_RENDER_SECONDS = 5.0
 
 # What no chat template needs and what makes much of little.
 _REMOVED_FILTERS = ("center", "pprint", "round", "urlize", "wordwrap", "xmlattr")
-_REMOVED_METHODS = frozenset({"center", "expandtabs", "ljust", "maketrans", "rjust", "translate", "zfill"})
+_REMOVED_METHODS = frozenset(
+    {"center", "encode", "expandtabs", "ljust", "maketrans", "rjust", "to_bytes", "translate", "zfill"}
+)
 # Filters and string methods whose result can be larger than all they are given.
 _GROWING_FILTERS = ("batch", "format", "indent", "join", "replace", "slice", "string", "truncate")
 _GROWING_METHODS = frozenset({"format", "format_map", "join", "replace"})
@@ -91,7 +93,7 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         return render
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        if isinstance(obj, str | bytes) and attr in _REMOVED_METHODS:
+        if isinstance(obj, str | int) and attr in _REMOVED_METHODS:
             return False
         return super().is_safe_attribute(obj, attr, value)
 

@@ -48,6 +48,8 @@ HUGE = (
     "{{ [1] | batch(10 ** 9, 'x') | list }}",
     "{{ messages | tojson(indent=10 ** 9) }}",
     "{{ ('a' * 99999).translate({97: 'b' * 99999}) }}",
+    "{{ 'a'.encode() * 10 ** 9 }}",
+    "{{ (1).to_bytes(10 ** 9, 'big') }}",
     "{{ strftime_now('%Y' * 99999) }}",
     "{{ lipsum(99999) }}",
     "{% for i in range(99999) %}{{ 'x' * 99999 }}{% endfor %}",
