@@ -35,7 +35,9 @@ def main() -> int:
     """Serves one parent over the socket whose number is given; returns the exit status."""
     arguments = _parser().parse_args()
     _die_with_parent(arguments.parent)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends this process
+    # Ctrl-C and service managers signal the whole group; the parent ends this process when it has drained.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     logging.basicConfig(
         level=arguments.log_level.upper(),
         format="%(levelname)s engine: %(name)s: %(message)s",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 from starlette.requests import Request
@@ -11,9 +12,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from lucebox.engine.messages import TokenLogprobs
-from lucebox.errors import ContextLengthError
+from lucebox.errors import ContextLengthError, RequestError
 from lucebox.server.answer import Answer, Head, respond
 from lucebox.server.decode import decode, read_body
+from lucebox.server.errors import ApiError
 from lucebox.server.generation import Bill, Generation, Piece
 from lucebox.server.logprobs import TokenNames, chat_logprobs
 from lucebox.server.messages import template_messages
@@ -29,7 +31,7 @@ from lucebox.server.responses import (
     Usage,
 )
 from lucebox.server.schema import ChatRequest, chat_params, refuse_unsupported
-from lucebox.server.service import Service
+from lucebox.server.service import Service, TextModel
 
 
 async def chat_completions(request: Request) -> Response:
@@ -40,7 +42,7 @@ async def chat_completions(request: Request) -> Response:
     messages = template_messages(body.messages)
     serving = await service.serving()
     params = chat_params(body, serving.text.n_vocab)
-    prompt = await asyncio.to_thread(serving.text.encode_chat, messages)
+    prompt = await asyncio.to_thread(_prompt, messages, serving.text)
     if len(prompt) >= serving.info.n_ctx:
         raise ContextLengthError(serving.info.n_ctx, len(prompt))
     head = Head.new("chatcmpl", service)
@@ -49,6 +51,13 @@ async def chat_completions(request: Request) -> Response:
     return await respond(
         request, service, generation, shape, stream=bool(body.stream), usage=body.include_usage
     )
+
+
+def _prompt(messages: list[dict[str, Any]], text: TextModel) -> list[int]:
+    try:
+        return text.encode_chat(messages)
+    except RequestError as error:
+        raise ApiError(str(error), param="messages", code=error.code) from None
 
 
 class ChatShape:

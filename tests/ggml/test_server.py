@@ -195,6 +195,7 @@ def test_a_signal_stops_it_and_frees_the_engine(
         chunks = stream(http, max_tokens=1900, n=20, **GREEDY)
         next(chunks)
         start_s = time.monotonic()
+        os.kill(engine, number)  # as when a service manager signals the whole group
         server.process.send_signal(number)
         last = list(chunks)[-1]
         assert "shutting down" in last["error"]["message"]
@@ -202,6 +203,7 @@ def test_a_signal_stops_it_and_frees_the_engine(
         assert time.monotonic() - start_s < 6.0
         assert not is_alive(engine)
         assert "Traceback" not in server.words()
+        assert "starting it again" not in server.words()
 
 
 def test_a_model_that_cannot_be_loaded_ends_it_with_one_line(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from lucebox.errors import RequestError
 from tests.support.scripted_engine import BOS, says
 from tests.support.serving import CHAT, HELLO, ask, events, serving
 
@@ -207,6 +208,20 @@ def test_prompt_over_the_context() -> None:
     assert error["message"].startswith(
         "This model's maximum context length is 64 tokens. However, your messages resulted in 107 tokens."
     )
+
+
+def test_text_too_long_to_tokenise() -> None:
+    async def run() -> None:
+        async with serving(HI) as server:
+
+            def refuse(_: Any) -> list[int]:
+                raise RequestError("too long", param="prompt", code="context_length_exceeded")
+
+            server.text.encode_chat = refuse  # type: ignore[method-assign]
+            error = (await server.post(CHAT, {"messages": HELLO})).json()["error"]
+            assert (error["param"], error["code"]) == ("messages", "context_length_exceeded")
+
+    asyncio.run(run())
 
 
 def test_the_template_may_refuse() -> None:
