@@ -12,6 +12,7 @@ from lucebox.drafters.base import Drafter, DraftRequest
 from lucebox.runtime.rows import Rows, Want
 from lucebox.runtime.runtime import Runtime
 from lucebox.sampling.draw import sample
+from lucebox.sampling.kernels import sampling
 from lucebox.sampling.random import Purpose
 
 COMPARE_CHUNK = 256
@@ -162,5 +163,4 @@ def _confidence(law: Distribution, logits: Float32Array) -> Distribution:
     """The law that controllers judge: `law`, or the softmax where the chain left but one token."""
     if law.ids is None or len(law.ids) > 1:
         return law
-    weights = np.exp(logits - logits.max())
-    return Distribution(law.n_vocab, weights / weights.sum())
+    return Distribution(law.n_vocab, sampling.softmax(logits, 1.0))
