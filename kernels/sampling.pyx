@@ -20,7 +20,7 @@ from law cimport Law, draw_excess, law_of
 from scan cimport LB_BLOCK, lb_block_maxima, lb_exp_sum, lb_rank, lb_scale, lb_value, lb_weigh
 
 cdef enum:
-    N_BINS = 2048
+    N_BINS = 256
 
 cdef uint32_t SIGN = 0x80000000
 
@@ -56,20 +56,18 @@ cdef int32_t select(const int32_t *ranks, const double *weights, ptrdiff_t n, do
     `above` becomes the sum strictly above it. If rounding keeps all of them below `needed`, the lowest rank.
     """
     cdef double[N_BINS] bins
-    cdef uint32_t prefix = 0, mask = 0, digits, key
+    cdef uint32_t prefix = 0, mask = 0, key
     cdef ptrdiff_t i
-    cdef int step, shift, b, last
+    cdef int shift, b, last
     above[0] = 0
-    for step in range(3):
-        shift = 21 - 11 * step if step < 2 else 0
-        digits = N_BINS - 1 if step < 2 else N_BINS // 2 - 1
+    for shift in range(24, -1, -8):
         memset(bins, 0, sizeof(bins))
         for i in range(n):
             key = <uint32_t> ranks[i] ^ SIGN
             if key & mask == prefix:
-                bins[(key >> shift) & digits] += weights[i] if weights else 1.0
+                bins[(key >> shift) & (N_BINS - 1)] += weights[i] if weights else 1.0
         last = -1
-        for b in range(digits, -1, -1):
+        for b in range(N_BINS - 1, -1, -1):
             if bins[b] > 0:
                 if last >= 0:
                     above[0] += bins[last]
@@ -77,7 +75,7 @@ cdef int32_t select(const int32_t *ranks, const double *weights, ptrdiff_t n, do
                 if above[0] + bins[b] >= needed:
                     break
         prefix |= <uint32_t> last << shift
-        mask |= digits << shift
+        mask |= <uint32_t> (N_BINS - 1) << shift
     return <int32_t> (prefix ^ SIGN)
 
 
@@ -122,14 +120,29 @@ cdef ptrdiff_t gather(const float *x, ptrdiff_t n, float floor, Scratch *s) noex
     return found
 
 
+cdef double below_kth(Scratch *s, ptrdiff_t n_blocks, ptrdiff_t k) noexcept nogil:
+    """A bound that at least `k` logits reach: the k-th largest maximum of groups of blocks, about 8k of them."""
+    cdef ptrdiff_t size = max(1, n_blocks // (8 * k)), n_groups = n_blocks // size, group, i
+    cdef int32_t highest
+    cdef double above
+    if n_groups < k:
+        return -INFINITY
+    for group in range(n_groups):
+        highest = s.highest[group * size]
+        for i in range(group * size + 1, (group + 1) * size):
+            highest = max(highest, s.highest[i])
+        s.ranks[group] = highest
+    return lb_value(select(s.ranks, NULL, n_groups, <double> k, &above))
+
+
 cdef ptrdiff_t survivors(const float *x, ptrdiff_t n, float top, double temperature, double log_min_p,
                          ptrdiff_t top_k, double top_p, Scratch *s) noexcept nogil:
     """Fills ids and weights with what min_p, top_k and top_p leave; s.highest is known. Returns their number."""
-    cdef double floor = top + temperature * log_min_p, total = 0, above
-    cdef ptrdiff_t i, kept, n_blocks = (n + LB_BLOCK - 1) // LB_BLOCK
+    cdef double floor = top + temperature * log_min_p, total = 0
+    cdef ptrdiff_t i, kept
     cdef bint is_whole = top_k == 0 and log_min_p == -INFINITY
-    if 0 < top_k < n_blocks:
-        floor = max(floor, lb_value(select(s.highest, NULL, n_blocks, <double> top_k, &above)))
+    if top_k > 0:
+        floor = max(floor, below_kth(s, (n + LB_BLOCK - 1) // LB_BLOCK, top_k))
     if is_whole and top_p < 1:
         # All tokens below this floor together weigh less than the share that top_p drops.
         total = lb_exp_sum(x, n, top, <float> (1.0 / max(temperature, COLDEST)), NULL)
@@ -227,7 +240,10 @@ def argmax(const float[::1] logits not None):
 
 
 def softmax(const float[::1] logits not None, double temperature):
-    """float32[n_vocab] probabilities, `temperature` > 0, to about 1e-6 relative. Raises LogitsError."""
+    """float32[n_vocab] probabilities, `temperature` > 0. Raises LogitsError.
+
+    Relative error about 1e-7 for each unit of |log(p / max p)|, the rounding of a float32 exponent.
+    """
     cdef ptrdiff_t n = logits.shape[0]
     cdef float top = checked_top(logits, block_ranks(logits))
     cdef double total

@@ -1,4 +1,4 @@
-"""Plug-ins found by file or entry point, and the options that ride behind their names: `threshold:n=8,p_min=0.6`."""
+"""Plug-ins found by file or entry point, and the options behind their names: `threshold:n=8,p_min=0.6`."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Registry(Generic[T]):
-    """The plug-ins of one package: each of its modules but `helpers` and those named `_…`, and each entry point
-    of `entry_point_group`. A module exports its class as `attribute`; an entry point refers to the class itself.
+    """The plug-ins of one package: each of its modules but `helpers` and those named `_…`, and each entry
+    point of `entry_point_group`. A module exports its class as `attribute`; an entry point refers to the
+    class itself.
     """
 
     package: str
@@ -56,7 +57,8 @@ class Registry(Generic[T]):
     def create(self, spec: str, *arguments: Any) -> T:
         """`get(name)(*arguments, **options)` of a spec such as `name:key=value`.
 
-        Options are the class's keyword-only parameters. Raises ConfigError for one that is unknown or mistyped.
+        Options are the class's keyword-only parameters. Raises ConfigError for one that is unknown or
+        mistyped.
         """
         name, options = parse_spec(spec)
         plugin = self.get(name)
@@ -78,9 +80,9 @@ class Registry(Generic[T]):
         for entry_point in importlib.metadata.entry_points(group=self.entry_point_group):
             other = found.setdefault(entry_point.name, entry_point)
             if other.value != entry_point.value:
+                claims = f"{_origin(other)} and {_origin(entry_point)}"
                 raise ConfigError(
-                    f"{self._kind} {entry_point.name!r} comes with {_origin(other)} and {_origin(entry_point)}",
-                    remedy="uninstall one of them",
+                    f"{self._kind} {entry_point.name!r} comes with {claims}", remedy="uninstall one of them"
                 )
         return found
 

@@ -1,4 +1,4 @@
-"""Compiled from `kernels/*.pyx`. Each kernel has a NumPy twin beside its user, which is oracle and fallback."""
+"""Compiled from `kernels/*.pyx`. Each has a NumPy twin beside its user, oracle and fallback."""
 
 from __future__ import annotations
 
@@ -17,5 +17,7 @@ def compiled_or(name: str, twin: ModuleType) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name != module:
             raise
-    logger.warning("kernel %s is not built: NumPy takes its place, many times slower; reinstall lucebox", name)
+    logger.warning(
+        "kernel %s is not built: NumPy takes its place, many times slower; reinstall lucebox", name
+    )
     return twin

@@ -13,7 +13,8 @@ from lucebox.sampling.random import RoundRandom
 class AcceptanceStrategy(ABC):
     """Decides which drafted tokens stand. Touches no cache and no sequence, keeps no state between rounds.
 
-    A strategy is one file in `lucebox/acceptance/` whose module name is its name, exporting its class as `Plugin`.
+    A strategy is one file in `lucebox/acceptance/` whose module name is its name, exporting its class as
+    `Plugin`.
     """
 
     lossless: ClassVar[bool]
@@ -25,9 +26,9 @@ class AcceptanceStrategy(ABC):
     def verify(self, draft: Draft, p_rows: Sequence[Distribution], random: RoundRandom) -> Verdict:
         """Judges `draft`.
 
-        `p_rows[r]` is the target's law after row r (row 0: the last committed token; row i+1: draft token i), with
-        the request's whole chain applied; a row is computed when it is asked for, so ask only for what is needed.
-        An empty draft is plain decoding: the verdict is a draw from `p_rows[0]`.
+        `p_rows[r]` is the target's law after row r (row 0: the last committed token; row i+1: draft token
+        i), with the request's whole chain applied; a row is computed when it is asked for, so ask only for
+        what is needed. An empty draft is plain decoding: the verdict is a draw from `p_rows[0]`.
         """
 
 

@@ -1,4 +1,4 @@
-"""Accepts a drafted token iff it is the target's likeliest: the limit of every lossless rule at temperature 0."""
+"""Accepts a drafted token iff it is the target's likeliest: the limit of lossless rules at temperature 0."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ from lucebox.sampling.random import Purpose, RoundRandom
 class Match(AcceptanceStrategy):
     """Sample and match. Lossless, and the text does not depend on the draft.
 
-    A token's draw is keyed by (seed, index of the token in the sequence), so that a seeded request says the same
-    with any draft length, or none. An argmax draft is accepted with probability p(x).
+    A token's draw is keyed by (seed, index of the token in the sequence), so that a seeded request says the
+    same with any draft length, or none. An argmax draft is accepted with probability p(x).
     """
 
     lossless = True

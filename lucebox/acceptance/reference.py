@@ -1,12 +1,13 @@
 """The kernel `verify` in NumPy: what it computes, written plainly. Oracle of tests, and fallback.
 
-A law is (ids, probs) as in `Distribution`: dense with ids None, else sparse by ascending ids. A draft's law with
-`q_probs` None is one-hot at the drafted token.
+A law is (ids, probs) as in `Distribution`: dense with ids None, else sparse by ascending ids. A draft's law
+with `q_probs` None is one-hot at the drafted token.
 """
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lucebox.core import Float32Array, Int32Array
 from lucebox.sampling.reference import sample
@@ -28,7 +29,7 @@ def accepts(
     token: int,
     u: float,
 ) -> bool:
-    """Whether `token`, drawn from q, stands: u * q < p, strictly, in float64, so with probability min(1, p/q)."""
+    """Whether `token`, drawn from q, stands: u * q < p, strictly, in float64. P = min(1, p/q)."""
     q = 1.0 if q_probs is None else probability(q_ids, q_probs, token)
     return u * q < probability(p_ids, p_probs, token)
 
@@ -44,7 +45,7 @@ def residual_sample(
     """A token drawn by `u` from max(p - q, 0), renormalised; from p where nothing of it is left."""
     if q_probs is None:
         q_ids, q_probs = np.array([token], np.int32), np.ones(1, np.float32)
-    left = p_probs.astype(np.float64)
+    left: NDArray[np.float64] = p_probs.astype(np.float64)
     if p_ids is None and q_ids is None:
         left = left - q_probs
     elif p_ids is None:

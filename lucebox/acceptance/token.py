@@ -27,10 +27,12 @@ class Token(AcceptanceStrategy):
         assert draft.is_chain, "`token` judges chains only"
         for row, token in enumerate(draft.tokens.tolist()):
             p, q = p_rows[row], draft.q[row]
-            law = (p.ids, p.probs, None, None) if q is None else (p.ids, p.probs, q.ids, q.probs)
-            if not verify.accepts(*law, token, random.uniform(row, Purpose.ACCEPT)):
+            q_ids, q_probs = (None, None) if q is None else (q.ids, q.probs)
+            u = random.uniform(row, Purpose.ACCEPT)
+            if not verify.accepts(p.ids, p.probs, q_ids, q_probs, token, u):
                 u = random.uniform(row, Purpose.RESIDUAL)
-                return Verdict(tuple(range(row)), verify.residual_sample(*law, token, u), row)
+                emitted = verify.residual_sample(p.ids, p.probs, q_ids, q_probs, token, u)
+                return Verdict(tuple(range(row)), emitted, row)
         n = len(draft)
         u = random.uniform(n, Purpose.BONUS if n else Purpose.PLAIN)
         return Verdict(tuple(range(n)), sample(p_rows[n], u), n)

@@ -11,7 +11,7 @@ from lucebox.core import Distribution, RoundResult
 
 @dataclass(frozen=True, slots=True)
 class SequenceState:
-    """What a controller may know of a running sequence. `n_room` bounds the draft: context and max_tokens left."""
+    """What a controller may know of a sequence. `n_room` (context, max_tokens) bounds the draft."""
 
     sequence: int
     n_tokens: int
@@ -30,7 +30,8 @@ class Plan:
 class DraftLengthController(ABC):
     """Decides whether, by what, and how far to guess. Never touches tensors.
 
-    A controller is one file in `lucebox/draft_length/` whose module name is its name, exporting its class as `Plugin`.
+    A controller is one file in `lucebox/draft_length/` whose module name is its name, exporting its class
+    as `Plugin`.
     """
 
     @abstractmethod
@@ -38,8 +39,8 @@ class DraftLengthController(ABC):
         """A plan for every sequence of the batch. `drafters` are the names at hand, preferred first."""
 
     def keep_drafting(self, sequence: int, q_row: Distribution, depth: int) -> bool:
-        """Whether to draft one more token behind `depth` ones, the next of which would be drawn from `q_row`."""
+        """Whether to draw one more token, from `q_row`, behind `depth` drafted ones."""
         return True
 
-    def update(self, result: RoundResult) -> None:
+    def update(self, result: RoundResult) -> None:  # noqa: B027 most have nothing to learn
         """Learns from a finished round."""

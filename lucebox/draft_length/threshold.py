@@ -11,7 +11,7 @@ from lucebox.errors import ConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class Threshold(Fixed):
-    """Guesses at most `n` tokens, and stops in front of a token whose law has no probability of `p_min` or more.
+    """Guesses at most `n` tokens, and stops where the likeliest next one is less likely than `p_min`.
 
     The rule sees the law of a token before it is drawn, never the token, which keeps `token` unbiased.
     """

@@ -13,7 +13,7 @@ INITIAL_CAPACITY = 1024
 
 
 class TokenHistory:
-    """Distinct tokens in order of first sight, each with the number of times it was generated (0: prompt only)."""
+    """Distinct tokens in order of first sight, and how often each was generated (0: prompt only)."""
 
     def __init__(self, prompt: Sequence[int], generated: Sequence[int] = ()) -> None:
         self._index: dict[int, int] = {token: i for i, token in enumerate(dict.fromkeys(prompt))}

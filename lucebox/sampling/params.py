@@ -23,9 +23,9 @@ class SpeculativeParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
 class SamplingParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How tokens are drawn, and when to stop.
 
-    Order of the chain: logit_bias, penalties, temperature, min_p, top_k, top_p. Frequency and presence penalties
-    count generated tokens; the repetition penalty also sees the prompt.
-    Defaults are OpenAI's: temperature 1, top_p 1, everything else off.
+    Order of the chain: logit_bias, penalties, temperature, min_p, top_k, top_p. Frequency and presence
+    penalties count generated tokens; the repetition penalty also sees the prompt. Defaults are OpenAI's:
+    temperature 1, top_p 1, everything else off.
     """
 
     temperature: float = 1.0
@@ -63,7 +63,9 @@ class SamplingParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         if self.logprobs is not None:
             self._check_range("logprobs", self.logprobs, 0, MAX_LOGPROBS)
         if len(self.stop) > MAX_STOPS:
-            raise RequestError(f"stop has {len(self.stop)} strings, at most {MAX_STOPS} are allowed", param="stop")
+            raise RequestError(
+                f"stop has {len(self.stop)} strings, at most {MAX_STOPS} are allowed", param="stop"
+            )
         if any(not s for s in self.stop):
             raise RequestError("stop contains an empty string", param="stop")
         for token, bias in self.logit_bias.items():
@@ -74,9 +76,7 @@ class SamplingParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
             self._check_range("logit_bias", bias, -100.0, 100.0)
 
     @staticmethod
-    def _check_range(
-        name: str, value: float, low: float, high: float, *, low_open: bool = False
-    ) -> None:
+    def _check_range(name: str, value: float, low: float, high: float, *, low_open: bool = False) -> None:
         too_low = value <= low if low_open else value < low
         if not math.isfinite(value) or too_low or value > high:
             bounds = f"{'(' if low_open else '['}{low:g}, {high:g}]"

@@ -1,7 +1,7 @@
 """Counter-based random numbers: a draw depends on its key alone, never on batching or on other requests.
 
-Philox 4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"). The seed is the 64-bit key;
-the counter is (position, offset, sibling, purpose).
+Philox 4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"). The seed is the 64-bit
+key; the counter is (position, offset, sibling, purpose).
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ class Purpose(IntEnum):
 class RoundRandom:
     """The random numbers of one round of one request.
 
-    `seed` is taken modulo 2^64. `position` is where the round starts: the index in the sequence of the first token
-    that it will emit. Keying by the round keeps draws that looked at discarded rows from ever being met again.
+    `seed` is taken modulo 2^64. `position` is where the round starts: the index in the sequence of the
+    first token that it will emit. Keying by the round keeps draws that looked at discarded rows from ever
+    being met again.
     """
 
     seed: int

@@ -1,10 +1,12 @@
-"""The kernels `rng` and `sampling` in NumPy: what they compute, written plainly. Oracle of tests, and fallback."""
+"""The kernels `rng` and `sampling` in NumPy: what they compute, written plainly. Oracle of tests, and
+fallback."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lucebox.core import Float32Array, Int32Array
 from lucebox.errors import LogitsError
@@ -48,8 +50,8 @@ def adjusted(
 ) -> Float32Array:
     """A copy of `logits`, float32[n_vocab], with biases added and penalties taken off.
 
-    `bias_ids` are distinct; a bias of -100 bans. `seen_ids` are distinct; `seen_counts` says how often each was
-    generated (0: it stands in the prompt only). Computed in float64.
+    `bias_ids` are distinct; a bias of -100 bans. `seen_ids` are distinct; `seen_counts` says how often each
+    was generated (0: it stands in the prompt only). Computed in float64.
     """
     out = logits.copy()
     biased = out[bias_ids] + bias_values.astype(np.float64)
@@ -80,7 +82,8 @@ def softmax(logits: Float32Array, temperature: float) -> Float32Array:
     """float32[n_vocab] probabilities, `temperature` > 0. Raises LogitsError."""
     highest = checked_max(logits)
     weights = np.exp((logits.astype(np.float64) - highest) / temperature)
-    return (weights / weights.sum()).astype(np.float32)
+    probs: Float32Array = (weights / weights.sum()).astype(np.float32)
+    return probs
 
 
 def filtered(
@@ -88,9 +91,10 @@ def filtered(
 ) -> tuple[Int32Array, Float32Array]:
     """The law that min_p, then top_k, then top_p leave of the softmax at `temperature` > 0, renormalised.
 
-    min_p keeps p >= min_p * max(p). top_k (0: off) keeps the k likeliest, the lowest ids among ties. top_p (1: off)
-    keeps the fewest, likeliest first and lowest ids first, whose share of what is left reaches top_p.
-    At least one token is left. Returns ascending int32 ids and float32 probabilities. Raises LogitsError.
+    min_p keeps p >= min_p * max(p). top_k (0: off) keeps the k likeliest, the lowest ids among ties. top_p
+    (1: off) keeps the fewest, likeliest first and lowest ids first, whose share of what is left reaches
+    top_p. At least one token is left. Returns ascending int32 ids and float32 probabilities. Raises
+    LogitsError.
     """
     highest = checked_max(logits)
     floor = highest + temperature * math.log(min_p) if min_p > 0 else -math.inf
@@ -110,7 +114,7 @@ def filtered(
     return ids[order].astype(np.int32), probs.astype(np.float32)
 
 
-def sample(ids: Int32Array | None, probs: Float32Array, u: float) -> int:
+def sample(ids: Int32Array | None, probs: NDArray[np.floating], u: float) -> int:
     """The first token whose cumulated probability exceeds `u` times their sum; `ids` None: dense.
 
     ValueError if there is no positive probability.
@@ -131,7 +135,8 @@ def log_sum_exp(logits: Float32Array) -> float:
 
 
 def top(logits: Float32Array, n: int) -> Int32Array:
-    """The ids of the `n` largest finite logits, largest first, the lowest ids among ties. Raises LogitsError."""
+    """The ids of the `n` largest finite logits, largest first, the lowest ids among ties. Raises
+    LogitsError."""
     checked_max(logits)
     order = np.argsort(-logits, kind="stable")[:n]
     return order[logits[order] > -math.inf].astype(np.int32)

@@ -1,12 +1,13 @@
 """Exact output laws of the production strategies, by rational enumeration.
 
-A strategy sees its random numbers only by comparing them with thresholds. So a `Script` answers each request with
-one point of every interval between thresholds, and weighs it by the interval's length: no sampling, no tolerance.
+A strategy sees its random numbers only by comparing them with thresholds. So a `Script` answers each
+request with one point of every interval between thresholds, and weighs it by the interval's length: no
+sampling, no tolerance.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -48,7 +49,7 @@ def one_hot(n: int, token: int) -> Law:
     return tuple(Fraction(int(i == token)) for i in range(n))
 
 
-class _Unanswered(Exception):
+class _UnansweredError(Exception):
     """A random number was asked for that the script does not hold yet."""
 
     def __init__(self, intervals: list[tuple[float, Fraction]]) -> None:
@@ -58,7 +59,8 @@ class _Unanswered(Exception):
 
 @dataclass
 class Script:
-    """Stands in for RoundRandom: answers from `answers`, in order. p[i] and q[i] are the exact laws at row i."""
+    """Stands in for RoundRandom: answers from `answers`, in order. p[i] and q[i] are the exact laws at row
+    i."""
 
     p: Sequence[Law]
     q: Sequence[Law]
@@ -85,7 +87,7 @@ class Script:
             self.n_asked += 1
             return self.answers[self.n_asked - 1]
         ends = list(accumulate(weights))
-        raise _Unanswered([(float(e - w / 2), w) for e, w in zip(ends, weights, strict=True) if w])
+        raise _UnansweredError([(float(e - w / 2), w) for e, w in zip(ends, weights, strict=True) if w])
 
 
 def _verdicts(
@@ -99,7 +101,7 @@ def _verdicts(
         try:
             script = Script(p, q, draft.tokens.tolist(), answers)
             yield strategy.verify(draft, rows, script), weight  # type: ignore[arg-type]
-        except _Unanswered as asked:
+        except _UnansweredError as asked:
             pending += [([*answers, u], weight * w) for u, w in asked.intervals]
 
 
@@ -130,7 +132,7 @@ def one_round(
 ) -> Outcomes:
     """The law of the tokens that one round with `gamma` drafted tokens emits behind `prefix`."""
     mode = mode or strategy.draw_mode
-    outcomes: Counter[tuple[int, ...]] = Counter()
+    outcomes: defaultdict[tuple[int, ...], Fraction] = defaultdict(Fraction)
     for tokens, weight in _drafts(drafter, mode, prefix, gamma):
         p = [target((*prefix, *tokens[:i])) for i in range(gamma + 1)]
         laws = [drafter((*prefix, *tokens[:i])) for i in range(gamma)]
@@ -159,12 +161,13 @@ def first_tokens(
     mode: DrawMode | None = None,
     sparse: bool = False,
 ) -> Outcomes:
-    """The joint law of the first `n` tokens over as many rounds as it takes; round r drafts `gamma(r)` tokens."""
-    done: Counter[tuple[int, ...]] = Counter()
+    """The joint law of the first `n` tokens over as many rounds as it takes; round r drafts `gamma(r)`
+    tokens."""
+    done: defaultdict[tuple[int, ...], Fraction] = defaultdict(Fraction)
     running: Outcomes = {(): Fraction(1)}
     r = 0
     while running:
-        following: Counter[tuple[int, ...]] = Counter()
+        following: defaultdict[tuple[int, ...], Fraction] = defaultdict(Fraction)
         for prefix, weight in running.items():
             emitted = one_round(strategy, target, drafter, prefix, gamma(r), mode=mode, sparse=sparse)
             for tokens, w in emitted.items():

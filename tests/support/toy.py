@@ -22,7 +22,9 @@ def markov(n_vocab: int, salt: int) -> Model:
 
     def model(prefix: tuple[int, ...]) -> Law:
         a, b = (-1, -1, *prefix)[-2:]
-        weights = [(salt * (i + 2) + 3 * (a + 2) * (i + 1) + 5 * (b + 2) * (i + salt)) % 7 for i in range(n_vocab)]
+        weights = [
+            (salt * (i + 2) + 3 * (a + 2) * (i + 1) + 5 * (b + 2) * (i + salt)) % 7 for i in range(n_vocab)
+        ]
         if not any(weights):
             weights[0] = 1
         return law(*(Fraction(w) for w in weights))

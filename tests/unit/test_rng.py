@@ -56,7 +56,9 @@ def test_no_word_is_cut(implementation: ModuleType) -> None:
 def test_each_part_of_the_key_counts() -> None:
     draws = [
         RoundRandom(seed, position).uniform(offset, purpose, sibling)
-        for seed, position, offset, sibling, purpose in product((0, 1, 2**40), (0, 1), (0, 1), (0, 1), Purpose)
+        for seed, position, offset, sibling, purpose in product(
+            (0, 1, 2**40), (0, 1), (0, 1), (0, 1), Purpose
+        )
     ]
     draws += [
         RoundRandom(seed, 0).at_position(position, purpose)
@@ -66,7 +68,9 @@ def test_each_part_of_the_key_counts() -> None:
 
 
 def test_a_draw_at_a_position_forgets_its_round() -> None:
-    assert RoundRandom(5, 1).at_position(9, Purpose.TARGET) == RoundRandom(5, 8).at_position(9, Purpose.TARGET)
+    assert RoundRandom(5, 1).at_position(9, Purpose.TARGET) == RoundRandom(5, 8).at_position(
+        9, Purpose.TARGET
+    )
 
 
 def test_seeds_are_taken_modulo_64_bits() -> None:

@@ -1,0 +1,135 @@
+"""The registry of plug-ins: by file, by entry point, with options."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lucebox.errors import ConfigError
+from lucebox.plugins import Registry, parse_spec
+
+PLUGIN = """
+class {name}:
+    def __init__(self, *arguments, n: int = 4, rate: float = 0.5, text: str = "a"):
+        self.arguments, self.options = arguments, (n, rate, text)
+Plugin = {name}
+"""
+
+
+@pytest.fixture
+def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry[Any]]:
+    package = tmp_path / "zoo_of_plugins"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "base.py").write_text("raise RuntimeError('a helper is no plug-in')")
+    (package / "_private.py").write_text("raise RuntimeError('nor is this')")
+    (package / "lion.py").write_text(PLUGIN.format(name="Lion"))
+    (package / "tiger.py").write_text(PLUGIN.format(name="Tiger"))
+    (package / "broken.py").write_text("import no_such_dependency")
+    (package / "empty.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield Registry("zoo_of_plugins", "lucebox.zoo")
+    for module in [name for name in sys.modules if name.startswith("zoo_of_plugins")]:
+        del sys.modules[module]
+
+
+@dataclass
+class FakeEntryPoint:
+    name: str
+    value: str
+    loaded: type
+    dist: None = None
+
+    def load(self) -> type:
+        return self.loaded
+
+
+def install(monkeypatch: pytest.MonkeyPatch, *entry_points: FakeEntryPoint) -> None:
+    def find(*, group: str) -> list[FakeEntryPoint]:
+        return list(entry_points) if group == "lucebox.zoo" else []
+
+    monkeypatch.setattr(importlib.metadata, "entry_points", find)
+
+
+class Panther:
+    pass
+
+
+def test_names_come_from_files_and_import_none_of_them(registry: Registry[Any]) -> None:
+    assert registry.names() == ["broken", "empty", "lion", "tiger"]
+    assert "zoo_of_plugins.lion" not in sys.modules
+    assert registry.get("lion").__name__ == "Lion"
+
+
+def test_a_plugin_s_own_broken_import_surfaces(registry: Registry[Any]) -> None:
+    with pytest.raises(ModuleNotFoundError, match="no_such_dependency"):
+        registry.get("broken")
+    with pytest.raises(AssertionError, match="exports no Plugin"):
+        registry.get("empty")
+
+
+@pytest.mark.parametrize(("name", "guess"), [("tigre", "did you mean tiger"), ("base", "There are: broken")])
+def test_unknown_names(registry: Registry[Any], name: str, guess: str) -> None:
+    with pytest.raises(ConfigError, match=guess):
+        registry.get(name)
+
+
+def test_entry_points(registry: Registry[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, FakeEntryPoint("panther", "cats:Panther", Panther))
+    assert registry.names() == ["broken", "empty", "lion", "panther", "tiger"]
+    assert registry.get("panther") is Panther
+    assert "panther" not in Registry("zoo_of_plugins", None).names()
+
+
+def test_two_plugins_of_one_name_are_refused(
+    registry: Registry[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(monkeypatch, FakeEntryPoint("lion", "cats:Panther", Panther))
+    with pytest.raises(ConfigError, match="comes with Lucebox and with cats:Panther"):
+        registry.get("lion")
+    install(monkeypatch, FakeEntryPoint("panther", "a:B", Panther), FakeEntryPoint("panther", "c:D", Panther))
+    with pytest.raises(ConfigError, match="a:B and c:D"):
+        registry.get("panther")
+
+
+def test_create_passes_arguments_and_typed_options(registry: Registry[Any]) -> None:
+    lion = registry.create("lion:n=7, rate=1, text=3", "argument")
+    assert lion.arguments == ("argument",)
+    assert lion.options == (7, 1.0, "3")
+    assert isinstance(lion.options[1], float)
+    assert registry.create("lion").options == (4, 0.5, "a")
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("lion:m=1", "zoo of plugins 'lion' has no option 'm'"),
+        ("lion:rat=1", "did you mean rate"),
+        ("lion:n=1.5", "n must be of type int, not 1.5"),
+        ("lion:rate=fast", "rate must be of type float, not 'fast'"),
+    ],
+)
+def test_bad_options(registry: Registry[Any], spec: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        registry.create(spec)
+
+
+def test_specs() -> None:
+    assert parse_spec("fixed") == ("fixed", {})
+    assert parse_spec("threshold:n=8,p_min=6e-1,mode=x") == ("threshold", {"n": 8, "p_min": 0.6, "mode": "x"})
+    for spec in ("", ":n=1", "fixed:", "fixed:n", "fixed:n=", "fixed:=1", "fixed:n=1,,m=2", "fixed:n=1,n=2"):
+        with pytest.raises(ConfigError):
+            parse_spec(spec)
+
+
+@pytest.mark.parametrize("package", ["lucebox.acceptance", "lucebox.draft_length"])
+def test_every_file_of_the_product_s_packages_is_a_plugin(package: str) -> None:
+    module = importlib.import_module(package)
+    assert all(isinstance(module.get(name), type) for name in module.names())
