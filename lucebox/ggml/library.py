@@ -23,7 +23,7 @@ _REGISTRIES = {"cpu": b"CPU", "rpc": b"RPC"}
 _BLOCKING = re.compile(
     r"""ggml_(
         backend_(
-            .*_(async|compute|synchronize)
+            (.*_)?(async|compute|synchronize)
           | tensor_(set|get|copy|memset).*
           | (buft_)?alloc.* | tensor_alloc | buffer_(clear|free|init_tensor|reset)
           | load.* | unload | init.* | dev_(init|memory|get_props|buffer_from_host_ptr) | free | event_wait
@@ -51,6 +51,11 @@ def library_folder() -> Path:
     return Path(own).expanduser().absolute() if own else Path(__file__).parent / "lib"
 
 
+def is_blocking(name: str) -> bool:
+    """Whether a call of this ggml function releases the GIL."""
+    return _BLOCKING.fullmatch(name) is not None
+
+
 class Library:
     """ggml's functions as attributes, `library.ggml_add(...)`, and what takes more than one of them to learn.
 
@@ -62,7 +67,7 @@ class Library:
         self.folder = folder
         self._paths = {"ggml": _find(folder, "ggml")}
         # Loaded first, by path: the other libraries ask for it by a name that the system does not know.
-        ctypes.CDLL(str(_find(folder, "ggml-base")), mode=ctypes.RTLD_GLOBAL)
+        _open(ctypes.CDLL, _find(folder, "ggml-base"), ctypes.RTLD_GLOBAL)
         self._handles: dict[tuple[str, bool], ctypes.CDLL] = {}
         self._check_abi()
         os.environ["GGML_NO_BACKTRACE"] = "1"  # ggml would fork a debugger and wait for it
@@ -83,7 +88,7 @@ class Library:
         if name not in _api.FUNCTIONS:
             raise GgmlError(f"ggml {_api.VERSION} has no function {name}")
         result, arguments, library = _api.FUNCTIONS[name]
-        handle = self._handle(library, _BLOCKING.fullmatch(name) is not None)
+        handle = self._handle(library, is_blocking(name))
         try:
             function = getattr(handle, name)
         except AttributeError:
@@ -195,8 +200,8 @@ def _find(folder: Path, name: str) -> Path:
     return path
 
 
-def _open(kind: type[ctypes.CDLL], path: Path) -> ctypes.CDLL:
+def _open(kind: type[ctypes.CDLL], path: Path, mode: int = ctypes.DEFAULT_MODE) -> ctypes.CDLL:
     try:
-        return kind(str(path))
+        return kind(str(path), mode=mode)
     except OSError as error:
         raise GgmlError(f"ggml's library cannot be loaded: {error}", remedy=_REMEDY) from error

@@ -26,23 +26,27 @@ class LogBridge:
     """
 
     def __init__(self, library: Any) -> None:
-        self._library = library
-        self._pending = threading.local()  # ggml writes a line in pieces, but each on one thread
-        self._callback = _api.LogCallback(self._receive)
-        library.ggml_log_set(self._callback, None)
+        self.library = library
+        # ggml writes a line in pieces, all on one thread. Not threading.local: for a thread that is not
+        # Python's, that lasts a single call.
+        self._pending: dict[int, tuple[int, str]] = {}
+        self.callback = _api.LogCallback(self._receive)
+        library.ggml_log_set(self.callback, None)
         # ggml's threads may outlive the interpreter, which then cannot be called.
         atexit.register(self.close)
 
     def close(self) -> None:
         """Gives the log back to ggml, which writes to stderr."""
-        self._library.ggml_log_set(None, None)
+        self.library.ggml_log_set(None, None)
 
     def _receive(self, level: int, text: bytes | None, _: object) -> None:
-        pending = self._pending
+        thread = threading.get_ident()
+        started, begun = self._pending.pop(thread, (logging.INFO, ""))
         if level != _api.LogLevel.CONT:
-            pending.level = _LEVELS.get(_api.LogLevel(level), logging.INFO)
-        whole = getattr(pending, "text", "") + (text or b"").decode("utf-8", "replace")
-        *lines, pending.text = whole.split("\n")
+            started = _LEVELS.get(_api.LogLevel(level), logging.INFO)
+        *lines, rest = (begun + (text or b"").decode("utf-8", "replace")).split("\n")
+        if rest:
+            self._pending[thread] = started, rest
         for line in lines:
             if line.strip():
-                logger.log(getattr(pending, "level", logging.INFO), "%s", line)
+                logger.log(started, "%s", line)

@@ -92,7 +92,7 @@ def build(settings: Settings, progress: Progress) -> Path:
         for left_over in builds.glob(f"{key}.build.*"):  # by a build that was killed
             shutil.rmtree(left_over, ignore_errors=True)
         with tempfile.TemporaryDirectory(prefix=f"{key}.build.", dir=builds) as scratch:
-            source = settings.source or _unpack(_fetch(settings.cache, progress), Path(scratch, "source"))
+            source = checkout(settings, Path(scratch, "source"), progress)
             compilation = Compilation(tools, source, Path(scratch, "work"), progress)
             libraries = compilation.run(settings.backends)
             result = Path(scratch, "result")
@@ -103,6 +103,11 @@ def build(settings: Settings, progress: Progress) -> Path:
             result.rename(finished)
     progress.say("ggml is built")
     return finished
+
+
+def checkout(settings: Settings, folder: Path, progress: Progress) -> Path:
+    """ggml's source: the user's own checkout, else the pinned one, unpacked in `folder`."""
+    return settings.source or _unpack(_fetch(settings.cache, progress), folder)
 
 
 def _fetch(cache: Path, progress: Progress) -> Path:
