@@ -40,8 +40,6 @@ async def completions(request: Request) -> Response:
     params = completion_params(body, serving.text.n_vocab)
     prompts = await asyncio.to_thread(_prompts, body, serving.text, serving.info.n_ctx)
     n = body.n or 1
-    if len(prompts) * n > MAX_CHOICES:
-        raise ApiError(f"At most {MAX_CHOICES} choices in one request.", param="prompt", code="invalid_value")
     head = Head.new("cmpl", service)
     vocabulary = serving.text.vocabulary
     generation = Generation(serving.engine, vocabulary, head.id, [p.tokens for p in prompts], params, n)
@@ -113,16 +111,16 @@ def _prompts(body: CompletionRequest, text: TextModel, n_ctx: int) -> list[Promp
         named = [(f"prompt[{i}]", item) for i, item in enumerate(prompt)]
     if not named:
         raise ApiError("'prompt' is an empty list.", param="prompt", code="empty_array")
+    if len(named) * (body.n or 1) > MAX_CHOICES:
+        raise ApiError(f"At most {MAX_CHOICES} choices in one request.", param="prompt", code="invalid_value")
     out = []
     for name, item in named:
-        tokens = _tokens(name, item, text)
-        if len(tokens) >= n_ctx:
-            raise ContextLengthError(n_ctx, len(tokens), param="prompt")
+        tokens = _tokens(name, item, text, n_ctx)
         out.append(Prompt(tokens, _echo(item, text) if body.echo else ""))
     return out
 
 
-def _tokens(name: str, item: object, text: TextModel) -> list[int]:
+def _tokens(name: str, item: object, text: TextModel, n_ctx: int) -> list[int]:
     if isinstance(item, str):
         tokens = text.encode(item)
     elif isinstance(item, list):
@@ -135,6 +133,8 @@ def _tokens(name: str, item: object, text: TextModel) -> list[int]:
         )
     if not tokens:
         raise ApiError(f"'{name}' is empty: there is nothing to continue.", param=name, code="invalid_value")
+    if len(tokens) >= n_ctx:
+        raise ContextLengthError(n_ctx, len(tokens), param="prompt")
     for i, token in enumerate(tokens):
         if not isinstance(token, int):
             raise ApiError(f"'{name}[{i}]' is no token id.", param=f"{name}[{i}]", code="invalid_type")
