@@ -199,3 +199,18 @@ def test_a_bug_in_mid_stream_is_an_event_too() -> None:
         assert not connection.sent[-1]["more_body"]
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_too_many_requests_are_turned_away_whole(stream: bool) -> None:
+    async def run() -> None:
+        async with serving(HI) as server:
+            server.engine.gate.clear()
+            server.engine._max_in_flight = 2
+            response = await server.post(CHAT, {**BODY, "n": 3, "stream": stream})
+            assert response.status_code == 503
+            assert response.headers["retry-after"]
+            assert "already has 2 requests" in response.json()["error"]["message"]
+            assert server.engine.wait_cancelled(2)
+
+    asyncio.run(run())
