@@ -17,7 +17,7 @@ Option = int | float | str
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Registry(Generic[T]):
     """The plug-ins of one package: each of its modules but `helpers` and those named `_…`, and each entry
     point of `entry_point_group`. A module exports its class as `attribute`; an entry point refers to the

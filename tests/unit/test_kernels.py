@@ -1,0 +1,68 @@
+"""How kernels are found, and that their twins can take their place."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+import lucebox._kernels
+from lucebox import acceptance
+from lucebox.acceptance import reference as verify_twin
+from lucebox.acceptance.kernels import verify
+from lucebox.bench import kernels as bench
+from lucebox.sampling import reference as sampling_twin
+from lucebox.sampling.kernels import rng, sampling
+from tests.support.enumerate import expected_accepted, first_tokens, joint_law, one_round
+from tests.support.toy import P3, Q3, constant, markov
+
+
+def test_the_compiled_kernels_are_in_use() -> None:
+    names = [module.__name__ for module in (rng, sampling, verify)]
+    assert names == [f"lucebox._kernels.{name}" for name in ("rng", "sampling", "verify")]
+
+
+def test_a_kernel_that_was_not_built_is_replaced_and_said(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert lucebox._kernels.compiled_or("no_such_kernel", sampling_twin) is sampling_twin
+    assert "no_such_kernel" in caplog.text
+    assert "reinstall" in caplog.text
+
+
+def test_a_kernel_s_own_broken_import_surfaces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "broken_kernel.py").write_text("import no_such_dependency")
+    monkeypatch.setattr(lucebox._kernels, "__path__", [*lucebox._kernels.__path__, str(tmp_path)])
+    importlib.invalidate_caches()
+    with pytest.raises(ModuleNotFoundError, match="no_such_dependency"):
+        lucebox._kernels.compiled_or("broken_kernel", sampling_twin)
+
+
+def test_twins_and_kernels_have_the_same_functions() -> None:
+    for kernel, twin in [(rng, sampling_twin), (sampling, sampling_twin), (verify, verify_twin)]:
+        names = [name for name in vars(kernel) if callable(getattr(kernel, name)) and name.islower()]
+        assert names
+        assert all(hasattr(twin, name) for name in names if not name.startswith("_"))
+
+
+def test_strategies_are_exact_on_the_twins_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lucebox.acceptance.token.verify", verify_twin)
+    monkeypatch.setattr("lucebox.sampling.draw.sampling", sampling_twin)
+    token = acceptance.create("token")
+    for sparse in (False, True):
+        outcomes = one_round(token, constant(P3), constant(Q3), (), 3, sparse=sparse)
+        assert expected_accepted(outcomes) == Fraction("1.533")
+        found = first_tokens(token, markov(3, 1), markov(3, 3), 3, lambda r: 2, sparse=sparse)
+        assert found == joint_law(markov(3, 1), 3)
+
+
+def test_the_benchmark_compares_both(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["kernels", "--n-vocab", "500", "--repeats", "1", "--seed", "3"])
+    bench.main()
+    output = capsys.readouterr().out
+    assert "500 logits a row, seed 3" in output
+    assert output.count("×") == 7
