@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import pty
 import subprocess
@@ -16,21 +15,21 @@ from vendor.ggml.progress import Progress
 
 
 @pytest.fixture
-def shown(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
-    """What is written when there is no terminal."""
-    stream = io.StringIO()
+def no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "_terminal", lambda: None)
-    monkeypatch.setattr(sys, "stderr", stream)
-    return stream
 
 
-def test_without_a_terminal_it_goes_to_stderr_with_the_time_passed(shown: io.StringIO) -> None:
+@pytest.mark.usefixtures("no_terminal")
+def test_without_a_terminal_it_goes_to_stderr_with_the_time_passed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     Progress().say("configuring ggml")
-    assert shown.getvalue() == "\rlucebox [0:00] configuring ggml\n"
+    assert capsys.readouterr().err == "\rlucebox [0:00] configuring ggml\n"
 
 
+@pytest.mark.usefixtures("no_terminal")
 def test_updates_are_not_too_many_and_messages_are_never_lost(
-    shown: io.StringIO, monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
@@ -39,7 +38,7 @@ def test_updates_are_not_too_many_and_messages_are_never_lost(
         report.update(f"step {step}")
         now[0] += 1.0
     report.say("done")
-    lines = shown.getvalue().split("\n")
+    lines = capsys.readouterr().err.split("\n")
     assert 20 <= len(lines) <= 30
     assert lines[-2] == "\rlucebox [1:10] done"
 
