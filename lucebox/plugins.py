@@ -9,6 +9,7 @@ import inspect
 import pkgutil
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 from lucebox.errors import ConfigError
@@ -31,14 +32,14 @@ class Registry(Generic[T]):
 
     def names(self) -> list[str]:
         """All names, sorted. Imports no plug-in."""
-        return sorted({*self._modules(), *self._entry_points()})
+        return sorted({*self._modules, *self._entry_points})
 
     def get(self, name: str) -> type[T]:
         """The class called `name`. What goes wrong while it is imported is raised as it is.
 
         Raises ConfigError for an unknown name, and for one that two plug-ins claim.
         """
-        modules, entry_points = self._modules(), self._entry_points()
+        modules, entry_points = self._modules, self._entry_points
         if name in modules and name in entry_points:
             raise ConfigError(
                 f"{self._kind} {name!r} comes with Lucebox and with {_origin(entry_points[name])}",
@@ -68,11 +69,13 @@ class Registry(Generic[T]):
     def _kind(self) -> str:
         return self.package.rpartition(".")[2].replace("_", " ")
 
+    @cached_property
     def _modules(self) -> set[str]:
         paths = importlib.import_module(self.package).__path__
         found = {module.name for module in pkgutil.iter_modules(paths)}
         return {name for name in found if not name.startswith("_") and name not in self.helpers}
 
+    @cached_property
     def _entry_points(self) -> dict[str, importlib.metadata.EntryPoint]:
         if self.entry_point_group is None:
             return {}

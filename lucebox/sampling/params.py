@@ -23,8 +23,8 @@ class SpeculativeParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
 class SamplingParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How tokens are drawn, and when to stop.
 
-    Order of the chain: logit_bias, penalties, temperature, min_p, top_k, top_p. A bias of -100 bans. Frequency
-    and presence penalties count generated tokens; the repetition penalty also sees the prompt.
+    Order of the chain: logit_bias, penalties, temperature, min_p, top_k, top_p. A bias of -100 bans.
+    Frequency and presence penalties count generated tokens; the repetition penalty also sees the prompt.
     Defaults are OpenAI's: temperature 1, top_p 1, everything else off.
     """
 

@@ -94,6 +94,11 @@ def test_two_plugins_of_one_name_are_refused(
     install(monkeypatch, FakeEntryPoint("lion", "cats:Panther", Panther))
     with pytest.raises(ConfigError, match="comes with Lucebox and with cats:Panther"):
         registry.get("lion")
+
+
+def test_two_packages_of_one_name_are_refused(
+    registry: Registry[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     install(monkeypatch, FakeEntryPoint("panther", "a:B", Panther), FakeEntryPoint("panther", "c:D", Panther))
     with pytest.raises(ConfigError, match="a:B and c:D"):
         registry.get("panther")
