@@ -24,6 +24,10 @@ GGML_LIB = Path("lucebox") / "ggml" / "lib"
 class BuildExtensions(build_ext):
     """The kernels, then ggml, whose libraries are copied beside the code that loads them."""
 
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        self.parallel = self.parallel or True  # one compiler for each core
+
     def run(self) -> None:
         super().run()
         base = ROOT if self.inplace else Path(self.build_lib)
