@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 from itertools import accumulate
 
 import numpy as np
@@ -30,6 +31,7 @@ def law(*weights: str | int | Fraction) -> Law:
     return tuple(w / sum(exact) for w in exact)
 
 
+@lru_cache(maxsize=1024)
 def distribution(exact: Law, *, sparse: bool = False) -> Distribution:
     """`exact` in float32."""
     probs = np.array([float(w) for w in exact], np.float32)
@@ -39,6 +41,7 @@ def distribution(exact: Law, *, sparse: bool = False) -> Distribution:
     return Distribution(len(exact), probs[ids], ids)
 
 
+@lru_cache(maxsize=1024)
 def residual(p: Law, q: Law) -> Law:
     """norm(max(p - q, 0)), or p where that is nothing."""
     left = [max(a - b, Fraction(0)) for a, b in zip(p, q, strict=True)]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
+from functools import cache
 
-from tests.support.enumerate import Law, Model, law
+from tests.support.enumerate import Law, Model, law, one_hot
 
 
 def constant(exact: Law) -> Model:
@@ -20,13 +20,11 @@ P4, Q4 = law("0.6", "0.3", "0.1", 0), law("0.4", "0.2", "0.2", "0.2")
 def markov(n_vocab: int, salt: int) -> Model:
     """A law for each of the last two tokens, some of whose probabilities are zero."""
 
-    def model(prefix: tuple[int, ...]) -> Law:
-        a, b = (-1, -1, *prefix)[-2:]
+    @cache
+    def behind(a: int, b: int) -> Law:
         weights = [
             (salt * (i + 2) + 3 * (a + 2) * (i + 1) + 5 * (b + 2) * (i + salt)) % 7 for i in range(n_vocab)
         ]
-        if not any(weights):
-            weights[0] = 1
-        return law(*(Fraction(w) for w in weights))
+        return law(*weights) if any(weights) else one_hot(n_vocab, 0)
 
-    return model
+    return lambda prefix: behind(*(-1, -1, *prefix)[-2:])
