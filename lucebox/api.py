@@ -31,6 +31,7 @@ from lucebox.text.chat import ChatTemplate
 from lucebox.text.output import TextOutput
 from lucebox.text.tokenizer import Tokenizer
 
+CLOSE_TIMEOUT_S = 600.0  # a long prompt on a slow machine; nothing can end a thread by force
 DownloadProgress = Callable[[str, int, int], None]  # model, bytes here, bytes in all
 Messages = Sequence[Mapping[str, Any]]
 
@@ -121,8 +122,8 @@ class Engine:
         self.close()
 
     def close(self) -> None:
-        """Ends every answer under way with an EngineError, and frees all memory. Idempotent."""
-        self._client.close()
+        """Ends answers under way with an EngineError, after the step, and frees all memory. Idempotent."""
+        self._client.close(timeout_s=CLOSE_TIMEOUT_S)
 
     def generate(self, prompt: str | Sequence[int], params: SamplingParams | None = None) -> Completion:
         """Continues `prompt`: text, in which names of control tokens count as such, or token ids.

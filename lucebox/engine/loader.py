@@ -18,6 +18,7 @@ from lucebox.engine.admission import Admission
 from lucebox.engine.messages import EngineInfo, ModelInfo
 from lucebox.engine.step import Stepper
 from lucebox.errors import ConfigError, VocabularyMismatchError
+from lucebox.ggml.library import load as load_library
 from lucebox.gguf import GgufFile, read
 from lucebox.runtime.runtime import Runtime
 from lucebox.text.vocabulary import Vocabulary
@@ -74,7 +75,7 @@ def load(config: EngineConfig, on_progress: LoadProgress) -> LoadedEngine:
             load_ms=1000.0 * (time.monotonic() - started_s),
         )
         by_name = {} if drafter is None else {drafter.name: drafter}
-        stepper = Stepper(target, by_name, config.n_parallel)
+        stepper = Stepper(target, by_name, config.n_parallel, load_library().abort_report.set_activity)
         undo.pop_all()
         return LoadedEngine(stepper, admission, info)
 
@@ -82,6 +83,7 @@ def load(config: EngineConfig, on_progress: LoadProgress) -> LoadedEngine:
 def _load_model(
     config: ModelConfig, stage: str, n_ctx: int, n_sequences: int, on_progress: LoadProgress
 ) -> Runtime:
+    load_library().abort_report.set_activity(f"loading the {stage}".encode())
     return Runtime.load(
         config.path,
         device=config.device,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from lucebox.core import Float32Array
 from lucebox.drafters.base import Drafter
@@ -26,10 +26,20 @@ logger = logging.getLogger(__name__)
 
 
 class Stepper:
-    """Owns the target's runtime and the drafters, and advances all running sequences a round at a time."""
+    """Owns the target's runtime and the drafters, and advances all running sequences a round at a time.
 
-    def __init__(self, target: Runtime, drafters: Mapping[str, Drafter], n_parallel: int) -> None:
+    `note_activity` hears what is about to be computed, for the report should ggml end the process.
+    """
+
+    def __init__(
+        self,
+        target: Runtime,
+        drafters: Mapping[str, Drafter],
+        n_parallel: int,
+        note_activity: Callable[[bytes], None] = lambda activity: None,
+    ) -> None:
         self.target = target
+        self._note_activity = note_activity
         self.scheduler = Scheduler(n_parallel, target.n_batch)
         self._drafting = Drafting(drafters)
 
@@ -40,6 +50,7 @@ class Stepper:
         if not turn.feeds:
             return []
         rounds = [Round(feed) for feed in turn.feeds]
+        self._note_activity(b"drafting for %d sequences" % len(rounds))
         self._drafting.draft(rounds, turn.n_draft_rows)
         started_s = time.perf_counter()
         try:
@@ -77,6 +88,7 @@ class Stepper:
         for r in rounds:
             r.first_row = first_row
             first_row += r.n_rows
+        self._note_activity(b"target forward, %d rows of %d sequences" % (first_row, len(rounds)))
         return self.target.forward(Rows.concatenate([r.rows() for r in rounds]))
 
     def _settle(self, r: Round, output: Output, verify_ms: float) -> RequestEvent | None:

@@ -231,6 +231,31 @@ def test_the_engine_dies_with_its_parent(tmp_path: Path, busy: str) -> None:
         print(f"{busy}: gone after {time.monotonic() - killed_s:.3f} s")
 
 
+def test_the_last_words_of_ggml_reach_the_parent(
+    config: EngineConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+from lucebox.ggml.library import load
+library = load()
+library.abort_report.write_to(int(sys.argv[1]))
+library.abort_report.set_activity(b"target forward, 8 rows")
+library.ggml_backend_dev_get(99)
+"""
+
+    def command(config: EngineConfig, log_level: str, socket_fd: int, abort_fd: int) -> list[str]:
+        return [sys.executable, "-c", code, str(abort_fd)]
+
+    monkeypatch.setattr("lucebox.engine.child_process._command", command)
+    monkeypatch.setattr(process_client, "FIRST_BACKOFF_S", 0.001)
+    with ProcessClient(config) as client, pytest.raises(EngineError) as caught:
+        client.wait_ready(TIMEOUT_S)
+    assert "SIGABRT" in caught.value.message
+    assert "GGML_ASSERT(index < ggml_backend_dev_count()) failed" in caught.value.message
+    assert "while: target forward, 8 rows" in caught.value.message
+
+
 def test_the_end_of_the_connection_ends_the_engine_by_itself(config: EngineConfig) -> None:
     """Without Linux's help: the socket closes while the parent lives on."""
     child = ChildProcess(config, "warning")
