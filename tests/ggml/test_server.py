@@ -143,7 +143,7 @@ def test_a_prompt_may_fill_the_context_but_one(http: httpx.Client) -> None:
 
 @pytest.mark.parametrize("streamed", [False, True])
 def test_a_client_that_leaves_frees_the_engine(http: httpx.Client, streamed: bool) -> None:
-    body = {"messages": HELLO, "max_tokens": N_CTX - 100, "stream": streamed, **GREEDY}
+    body = {"messages": HELLO, "max_tokens": N_CTX - 100, "n": 20, "stream": streamed, **GREEDY}
     with httpx.Client(base_url=str(http.base_url), timeout=httpx.Timeout(60, read=0.05)) as leaving:
         if streamed:
             with leaving.stream("POST", "/v1/chat/completions", json=body) as response:
@@ -151,9 +151,7 @@ def test_a_client_that_leaves_frees_the_engine(http: httpx.Client, streamed: boo
         else:
             with pytest.raises(httpx.ReadTimeout):
                 leaving.post("/v1/chat/completions", json=body)
-    start_s = time.monotonic()
-    wait_for(lambda: http.get("/health").json()["n_in_flight"] == 0, "an idle engine", 5)
-    assert time.monotonic() - start_s < 2.0
+    wait_for(lambda: http.get("/health").json()["n_in_flight"] == 0, "an idle engine", 10)
     assert chat(http, max_tokens=2)["usage"]["completion_tokens"] <= 2
 
 
