@@ -19,11 +19,12 @@ _PROBE_ROWS = 512
 def choose_placements(
     library: Library, device: int, file: GgufFile, matched: Sequence[tuple[TensorSpec, TensorInfo]]
 ) -> list[Placement]:
-    """Repacking buffer types come first where they can multiply with a matrix of that type and shape; everything
-    else stays in the device's own, mapped from the file when the device can read host memory.
+    """Repacking buffer types come first where they can multiply with a matrix of that type and shape;
+    everything else stays in the device's own, mapped from the file when the device can read host
+    memory.
 
-    A tied head is matrix and table at once: it is repacked as a second copy, and looked up from the first.
-    Raises UnsupportedModelError when the device cannot compute with a tensor at all.
+    A tied head is matrix and table at once: it is repacked as a second copy, and looked up from the
+    first. Raises UnsupportedModelError when the device cannot compute with a tensor at all.
     """
     default = library.ggml_backend_dev_buffer_type(device)
     can_map = library.can_map_host_memory(device)

@@ -41,8 +41,9 @@ class TensorSpec:
 def match_specs(file: GgufFile, specs: Sequence[TensorSpec]) -> list[tuple[TensorSpec, TensorInfo]]:
     """Each spec with its tensor, absent optional ones left out.
 
-    Raises ModelFileError for a missing tensor or a wrong shape, UnsupportedModelError for a type that cannot be
-    computed with, or for a tensor that the architecture knows nothing of (its graph would be wrong).
+    Raises ModelFileError for a missing tensor or a wrong shape, UnsupportedModelError for a type that
+    cannot be computed with, or for a tensor that the architecture knows nothing of (its graph would be
+    wrong).
     """
     found = []
     for spec in specs:
@@ -78,6 +79,6 @@ def check_bytes(file: GgufFile, info: TensorInfo, n_bytes: int) -> None:
         raise ModelFileError(
             file.path,
             f"tensor {info.name}",
-            f"ggml takes {info.type.name} of shape {info.shape} to be {n_bytes:,} bytes, not {info.n_bytes:,}",
+            f"{info.type.name} of shape {info.shape} is {n_bytes:,} bytes to ggml, {info.n_bytes:,} here",
             remedy=_REQUANTISE,
         )

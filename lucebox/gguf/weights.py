@@ -53,8 +53,8 @@ class Weights:
         n_threads: int = 1,
         on_progress: Callable[[float], None] | None = None,
     ) -> Weights:
-        """Maps or uploads every placement. `on_progress` gets the finished fraction of the bytes to be copied, on
-        the calling thread. Raises OutOfMemoryError when the device has no room."""
+        """Maps or uploads every placement. `on_progress` gets the finished fraction of the bytes to be
+        copied, on the calling thread. Raises OutOfMemoryError when the device has no room."""
         weights = cls(library, file)
         by_type = defaultdict(list)
         for placement in placements:

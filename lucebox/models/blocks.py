@@ -82,7 +82,8 @@ def attention_inputs(
 
 
 def attention(forward: Forward, hparams: Hparams, layer: int, query: Tensor) -> Tensor:
-    """Grouped-query attention of [head_dim, n_heads, n_rows] over the cells; [n_heads * head_dim_v, n_rows]."""
+    """Grouped-query attention of [head_dim, n_heads, n_rows] over the cells; [n_heads * head_dim_v,
+    n_rows]."""
     return forward.attend(layer, query, scale=1.0 / math.sqrt(hparams.head_dim_k))
 
 

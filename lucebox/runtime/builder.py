@@ -51,6 +51,6 @@ class Builder:
             if not self._device.supports(node):
                 operation = _api.Op(_api.Tensor.from_address(node).op).name
                 raise DeviceError(
-                    f"{self._device.name} cannot compute {operation}, which {self.hparams.architecture} models need",
+                    f"{self._device.name} cannot compute {operation}, needed by {self.hparams.architecture}",
                     remedy="choose another device",
                 )

@@ -1,4 +1,4 @@
-"""Which cells hold which sequence. Bookkeeping only: the keys and values themselves live in the Runtime's buffers."""
+"""Which cells hold which sequence. The keys and values themselves lie in KeyValueMemory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lucebox.core import Int32Array
-from lucebox.errors import EngineError
 from lucebox.runtime.cells import CellPool
 from lucebox.runtime.rows import Rows
 
@@ -51,8 +50,8 @@ class Pending:
 class Cache:
     """Cells of several sequences that may share them.
 
-    A forward reserves one cell per row; `commit` makes rows part of their sequence and frees the rest, so that an
-    accepted path of a tree needs no copying. Not thread safe: the engine's step is its only writer.
+    A forward reserves one cell per row; `commit` makes rows part of their sequence and frees the rest, so
+    that an accepted path of a tree needs no copying. Not thread safe: the engine's step is its only writer.
     """
 
     can_truncate = True
@@ -84,7 +83,7 @@ class Cache:
         """Committed tokens of `sequence`."""
         return self._sequences[sequence].n
 
-    # -- what the runtime asks for -------------------------------------------------------------------------------
+    # What the runtime asks for.
 
     def reserve(self, rows: Rows) -> Int32Array:
         """int32[n_rows]: a cell per row, pending until committed or until the next forward. Raises
@@ -114,15 +113,14 @@ class Cache:
         """Highest cell of `sequence` plus one."""
         return self._sequences[sequence].n_kv
 
-    # -- what the engine and drafters ask for --------------------------------------------------------------------
+    # What the engine and drafters ask for.
 
     def commit(self, sequence: int, rows: Sequence[int]) -> None:
-        """`rows`, indices into the last forward's batch, become part of `sequence`, in order; the cells of its
-        other rows are freed. Once per sequence and forward."""
+        """`rows`, indices into the last forward's batch, become part of `sequence`, in order; the cells of
+        its other rows are freed. Once per sequence and forward."""
         pending = self._pending
-        assert pending is not None and sequence in pending.open_sequences, (
-            "no forward of this sequence is pending"
-        )
+        assert pending is not None, "no forward is pending"
+        assert sequence in pending.open_sequences, "no forward of this sequence is pending"
         index = np.asarray(rows, np.int64)
         own = pending.rows.sequences == sequence
         assert own[index].all(), "rows of another sequence"
@@ -146,9 +144,8 @@ class Cache:
 
     def fork(self, source: int, target: int) -> None:
         """`target`, which must be empty, starts with the tokens of `source`, sharing their cells."""
-        assert source != target and self.length(target) == 0, (
-            "the target of a fork is another, empty sequence"
-        )
+        assert source != target, "a fork is of another sequence"
+        assert self.length(target) == 0, "the target of a fork is empty"
         held = self._sequences[source].held()
         self._pool.hold(held)
         self._append(self._sequences[target], held)
@@ -212,11 +209,3 @@ class Cache:
         state.n = n
         if len(cells):
             state.n_kv = max(state.n_kv, int(cells.max()) + 1)
-
-    def check_sequence(self, sequence: int) -> None:
-        """Raises EngineError unless `sequence` is one of 0 .. n_sequences-1."""
-        if not 0 <= sequence < len(self._sequences):
-            raise EngineError(
-                f"Sequence {sequence} does not exist; this runtime has {len(self._sequences)}",
-                remedy="load it with a larger n_sequences",
-            )

@@ -9,7 +9,8 @@ from lucebox.errors import OutOfCellsError
 
 
 class CellPool:
-    """`n_cells` reference-counted cells. The lowest free ones are handed out first, so that graphs stay short."""
+    """`n_cells` reference-counted cells. The lowest free ones are handed out first, so that graphs stay
+    short."""
 
     def __init__(self, n_cells: int) -> None:
         self.n_cells = n_cells

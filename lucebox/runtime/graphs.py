@@ -118,8 +118,8 @@ class Graph:
 class GraphCache:
     """The graphs of one model on one device, least recently used ones dropped beyond `capacity`.
 
-    All share one arena, reserved for the largest, since only one is computed at a time. Should a larger one ever
-    come, the arena moves and the graphs built before are dropped.
+    All share one arena, reserved for the largest, since only one is computed at a time. Should a larger
+    one ever come, the arena moves and the graphs built before are dropped.
     """
 
     def __init__(self, library: Library, buffer_type: int, builder: Builder, capacity: int) -> None:
@@ -158,15 +158,14 @@ class GraphCache:
 
     def _allocate(self, graph: Graph) -> None:
         library, before = self._library, self.arena_bytes
-        # Planned anew for each graph: a plan made for a larger one would spread this one over all of the arena.
+        # Planned anew: a plan made for a larger graph would spread this one over all of the arena.
         done = library.ggml_gallocr_reserve(self._allocator, graph.pointer)
         if self.arena_bytes != before or not done:
             self._drop_graphs()
         if not done or not library.ggml_gallocr_alloc_graph(self._allocator, graph.pointer):
             graph.close()
             raise OutOfMemoryError(
-                f"The working memory of a forward of {graph.shape.n_rows} rows over {graph.shape.n_kv} cells cannot be "
-                "allocated",
+                f"No memory to compute {graph.shape.n_rows} rows over {graph.shape.n_kv} cells",
                 remedy="use a smaller --ctx-size, or another device",
             )
         graph.bind(self._is_host)

@@ -26,8 +26,8 @@ def kv_bytes(hparams: Hparams, n_cells: int, element: Type) -> int:
 
 
 class KeyValueMemory:
-    """Cleared memory for the keys and values of `n_cells` cells, and a scratch cell behind them that rows of padding
-    write to. Owns its buffer.
+    """Cleared memory for the keys and values of `n_cells` cells, and a scratch cell behind them that
+    rows of padding write to. Owns its buffer.
 
     Cleared, because batched attention multiplies masked values by zero, and 0 · NaN is NaN.
     """

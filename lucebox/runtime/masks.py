@@ -12,8 +12,8 @@ from lucebox.runtime.rows import Rows
 class MaskWriter:
     """Fills float16 masks [n_rows, n_kv] with 0 for cells that a row sees and -inf for all others.
 
-    A row sees the committed cells of its sequence, its ancestors in the batch, and itself; with a sliding window
-    of W, only those less than W positions back.
+    A row sees the committed cells of its sequence, its ancestors in the batch, and itself; with a
+    sliding window of W, only those less than W positions back.
     """
 
     def __init__(self, n_batch: int, sliding_window: int = 0) -> None:

@@ -1,4 +1,5 @@
-"""Memory planned before it is taken: what a model needs of a device, and the refusal when that is too much."""
+"""Memory planned before it is taken: what a model needs of a device, and the refusal when that is too
+much."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ _MEMINFO = Path("/proc/meminfo")
 
 
 def available_bytes(device: Device) -> int:
-    """Memory that can be taken without harm: ggml takes all of a CPU's memory to be free, Linux knows better."""
+    """Memory that can be taken without harm: ggml takes all of a CPU's memory to be free, Linux knows
+    better."""
     if device.kind is DeviceKind.CPU and _MEMINFO.exists():
         for line in _MEMINFO.read_text().splitlines():
             name, _, value = line.partition(":")

@@ -15,9 +15,10 @@ from lucebox.core import Float32Array, Int32Array
 class Output:
     """`logits` float32[n_outputs, n_vocab] of the rows that want something, in the order of the batch.
 
-    `row_index` int32[n_rows] says which row of `logits` belongs to a row of the batch, -1 for rows that want
-    nothing. `hidden` float32[n_outputs, n_embd], the normed state under the head, when any row wants it. All but
-    `row_index` are views of the runtime's memory: valid until its next forward, not to be written.
+    `row_index` int32[n_rows] says which row of `logits` belongs to a row of the batch, -1 for rows that
+    want nothing. `hidden` float32[n_outputs, n_embd], the normed state under the head, when any row
+    wants it. All but `row_index` are views of the runtime's memory: valid until its next forward, not
+    to be written.
     """
 
     logits: Float32Array

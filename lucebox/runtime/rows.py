@@ -24,9 +24,10 @@ class Want(IntEnum):
 class Rows:
     """A batch of rows; every array is int32[n_rows].
 
-    `parents[i]` is the row of this batch that row i follows, always an earlier one of the same sequence, or -1
-    when it follows the committed cells of its sequence. A row attends to the committed cells, its ancestors and
-    itself, so a chain is 0, 1, 2, ... behind a -1, and siblings share a parent. `wants` holds `Want` values.
+    `parents[i]` is the row of this batch that row i follows, always an earlier one of the same
+    sequence, or -1 when it follows the committed cells of its sequence. A row attends to the committed
+    cells, its ancestors and itself, so a chain is 0, 1, 2, ... behind a -1, and siblings share a
+    parent. `wants` holds `Want` values.
     """
 
     tokens: Int32Array
@@ -50,7 +51,8 @@ class Rows:
     ) -> Rows:
         """`tokens` one after another from `position` on, behind the committed cells of `sequence`.
 
-        `want_all`, when given, is wanted of every row; otherwise `want_last` of the last and nothing of the rest.
+        `want_all`, when given, is wanted of every row; otherwise `want_last` of the last and nothing of
+        the rest.
         """
         n = len(tokens)
         wants = np.full(n, Want.NOTHING if want_all is None else want_all, np.int32)
@@ -74,7 +76,8 @@ class Rows:
         *,
         want_all: Want = Want.LOGITS,
     ) -> Rows:
-        """A tree whose rows with parent -1 stand at `position`; each other row stands one behind its parent."""
+        """A tree whose rows with parent -1 stand at `position`; each other row stands one behind its
+        parent."""
         n = len(tokens)
         parent_array = np.asarray(parents, np.int32)
         positions = np.empty(n, np.int32)

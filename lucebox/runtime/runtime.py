@@ -35,8 +35,9 @@ _RESERVED_OUTPUTS = 32
 class Runtime:
     """One model instance on one device: weights, key/value cache and graphs.
 
-    `forward` computes rows; `cache` decides which of them stay. Not thread safe, and meant to be used from one
-    thread: the threads that ggml computes with belong to the thread that calls it. Made by `Runtime.load`.
+    `forward` computes rows; `cache` decides which of them stay. Not thread safe, and meant to be used
+    from one thread: the threads that ggml computes with belong to the thread that calls it. Made by
+    `Runtime.load`.
     """
 
     n_batch = ROW_BUCKETS[-1]  # most rows of one forward
@@ -71,9 +72,10 @@ class Runtime:
     ) -> Runtime:
         """Loads a GGUF file onto a device.
 
-        `n_ctx` tokens for each of `n_sequences` sequences share one pool of cells. Graphs are kept for `max_graphs`
-        shapes. `on_progress` gets fractions of the weights copied. A GgufFile that is passed in stays open and must outlive the runtime. Raises
-        ModelFileError, UnsupportedModelError, DeviceError, ConfigError and OutOfMemoryError.
+        `n_ctx` tokens for each of `n_sequences` sequences share one pool of cells. Graphs are kept for
+        `max_graphs` shapes. `on_progress` gets fractions of the weights copied. A GgufFile that is
+        passed in stays open and must outlive the runtime. Raises ModelFileError, UnsupportedModelError,
+        DeviceError, ConfigError and OutOfMemoryError.
         """
         with ExitStack() as owned:
             file = model if isinstance(model, GgufFile) else owned.enter_context(read(model))
@@ -118,11 +120,12 @@ class Runtime:
         self.close()
 
     def forward(self, rows: Rows) -> Output:
-        """Computes `rows`, each with the committed cells of its sequence, its ancestors and itself in view.
+        """Computes `rows`, each with the committed cells of its sequence, its ancestors and itself in
+        view.
 
-        Their cells are pending in `cache` until committed, and rows of the previous forward that were not
-        committed are gone. Raises EngineError for rows that contradict the cache, OutOfCellsError (nothing has
-        changed then) and GgmlError.
+        Their cells are pending in `cache` until committed, and rows of the previous forward that were
+        not committed are gone. Raises EngineError for rows that contradict the cache, OutOfCellsError
+        (nothing has changed then) and GgmlError.
         """
         self._check(rows)
         cells = self.cache.reserve(rows)
@@ -178,7 +181,8 @@ class Runtime:
         graph.push()
 
     def _check(self, rows: Rows) -> None:
-        """Nothing that contradicts the model or the cache reaches ggml, which would abort or compute nonsense."""
+        """Nothing that contradicts the model or the cache reaches ggml, which would abort or compute
+        nonsense."""
         n = len(rows)
         if not 1 <= n <= self.n_batch:
             raise EngineError(f"A forward takes 1 to {self.n_batch} rows, not {n}")

@@ -103,7 +103,7 @@ def test_a_snapshot_outlives_its_sequence() -> None:
 def test_running_out_changes_nothing() -> None:
     cache = Cache(n_cells=4, n_sequences=1)
     _append(cache, 0, 3)
-    with pytest.raises(OutOfCellsError, match="1 of 4 cells free, 2 are needed.*ctx-size"):
+    with pytest.raises(OutOfCellsError, match=r"1 of 4 cells free, 2 are needed.*ctx-size"):
         cache.reserve(Rows.chain(0, [1, 2], 3))
     cache.check_integrity()
     assert (cache.length(0), cache.n_free) == (3, 1)
@@ -135,7 +135,7 @@ N_CELLS, N_SEQUENCES = 24, 3
 
 
 class CacheMachine(RuleBasedStateMachine):
-    """Random operations; the model holds token ids, and what a cell holds is what was written when reserved."""
+    """Random operations against lists of tokens; a cell holds what was written when it was reserved."""
 
     def __init__(self) -> None:
         super().__init__()

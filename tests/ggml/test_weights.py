@@ -172,16 +172,16 @@ def test_types_that_ggml_cannot_multiply_are_refused(tmp_path: Path) -> None:
     assert raw[entry] == 1, "float16"
     raw[entry : entry + 4] = (25).to_bytes(4, "little")  # int16: as many bytes
     path.write_bytes(raw)
-    with pytest.raises(UnsupportedModelError, match="tensor blk.0.ffn_up.weight: has type I16"):
+    with pytest.raises(UnsupportedModelError, match=r"tensor blk\.0\.ffn_up\.weight: has type I16"):
         _logits(path)
 
 
 def test_unknown_architectures_are_named(tmp_path: Path) -> None:
     path = write_tiny(tmp_path / "tiny.gguf", arch="mamba", metadata={"tokenizer.ggml.pre": "qwen2"})
-    with pytest.raises(UnsupportedModelError, match="'mamba' is not implemented .*llama, qwen2"):
+    with pytest.raises(UnsupportedModelError, match=r"'mamba' is not implemented .*llama, qwen2"):
         _logits(path)
     assert models.names() == ["llama", "qwen2"]
-    with pytest.raises(ConfigError, match="Unknown models 'lama'.*llama"):
+    with pytest.raises(ConfigError, match=r"Unknown models 'lama'.*llama"):
         models.get("lama")
 
 

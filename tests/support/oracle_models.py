@@ -1,4 +1,4 @@
-"""Tiny random models of `transformers`, written to GGUF: an oracle for architectures without a file at hand."""
+"""Tiny random models of `transformers`, written to GGUF: the oracle of architectures."""
 
 from __future__ import annotations
 
@@ -54,7 +54,13 @@ CASES = (
         "llama3-rope",
         "llama",
         "LlamaConfig",
-        _rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64),
+        _rope(
+            "llama3",
+            factor=8.0,
+            low_freq_factor=1.0,
+            high_freq_factor=4.0,
+            original_max_position_embeddings=64,
+        ),
     ),
     OracleCase(
         "llama-linear-rope",
