@@ -30,11 +30,13 @@ class Admission:
         *,
         acceptance_spec: str = AUTO,
         draft_length_spec: str,
+        can_draft: bool = True,
     ) -> None:
         self._vocabulary = vocabulary
         self._n_vocab = n_vocab
         self._n_ctx = n_ctx
         self._acceptance_spec = acceptance_spec
+        self._can_draft = can_draft
         self._controller = draft_length.create(draft_length_spec)
         # Strategies keep no state, and looking one up takes milliseconds.
         self._strategy = lru_cache(MAX_CACHED_STRATEGIES)(acceptance.create)
@@ -84,6 +86,12 @@ class Admission:
     def _draft_length(self, params: SamplingParams) -> DraftLengthController | None:
         if params.speculative.enabled is False:
             return None
+        if params.speculative.enabled and not self._can_draft:
+            raise RequestError(
+                "speculative.enabled: this engine has no drafter",
+                param="speculative.enabled",
+                remedy="leave it out, or start the engine with a draft model",
+            )
         if params.speculative.draft_length is None:
             return self._controller
         try:

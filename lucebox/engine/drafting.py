@@ -7,7 +7,10 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from lucebox.core import RoundResult, Verdict
+import numpy as np
+
+from lucebox.acceptance.base import AcceptanceStrategy
+from lucebox.core import Draft, RoundResult, Verdict
 from lucebox.draft_length.base import DraftLengthController, Plan, SequenceState
 from lucebox.drafters.base import Drafter, DraftRequest
 from lucebox.engine.round import Round
@@ -31,6 +34,8 @@ class Drafting:
             started_s = time.perf_counter()
             try:
                 drafts = drafter.propose(requests)
+                for request, draft in zip(requests, drafts, strict=True):
+                    _check(draft, request, by_slot[request.sequence].sequence.acceptance)
             except Exception:
                 logger.exception("drafter %s failed; %d requests go on without it", name, len(requests))
                 for request in requests:
@@ -99,6 +104,23 @@ class Drafting:
                 if n_max > 0:
                     plans.setdefault(plan.drafter, {})[state.sequence] = Plan(plan.drafter, n_max, plan.shape)
         return plans
+
+
+def _check(draft: Draft, request: DraftRequest, acceptance: AcceptanceStrategy) -> None:
+    """Raises ValueError for a draft that no forward or strategy could take: a bug of the drafter."""
+    n = len(draft)
+    if n > request.n_max or len(draft.parents) != n or len(draft.q) != n:
+        raise ValueError(
+            f"{n} tokens, {len(draft.parents)} parents, {len(draft.q)} laws; n_max {request.n_max}"
+        )
+    if n == 0:
+        return
+    if draft.tokens.min() < 0 or draft.tokens.max() >= request.sampler.n_vocab:
+        raise ValueError(f"token ids {draft.tokens.tolist()} of a vocabulary of {request.sampler.n_vocab}")
+    if draft.parents.min() < 0 or (draft.parents > np.arange(n)).any():
+        raise ValueError(f"parents {draft.parents.tolist()} are no tree")
+    if not draft.is_chain and not acceptance.supports_trees:
+        raise ValueError(f"a tree for {type(acceptance).__name__}, which judges chains only")
 
 
 def _request(sequence: EngineSequence, plan: Plan) -> DraftRequest:

@@ -60,6 +60,7 @@ def load(config: EngineConfig, on_progress: LoadProgress) -> LoadedEngine:
             target.n_ctx,
             acceptance_spec=config.acceptance,
             draft_length_spec=config.draft_length,
+            can_draft=config.drafter != NONE,
         )
         drafter, draft_info = _load_drafter(config, target.n_vocab, on_progress)
         if drafter is not None:

@@ -77,7 +77,12 @@ class Harness:
             drafters["model"] = ModelDrafter(self.draft, n_vocab)  # type: ignore[arg-type]
         self.stepper = Stepper(self.target, drafters, n_parallel)  # type: ignore[arg-type]
         self.admission = Admission(
-            self.vocabulary, n_vocab, n_ctx, acceptance_spec=acceptance, draft_length_spec=draft_length
+            self.vocabulary,
+            n_vocab,
+            n_ctx,
+            acceptance_spec=acceptance,
+            draft_length_spec=draft_length,
+            can_draft=bool(drafters),
         )
         self.answers: dict[str, Answer] = {}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -291,20 +291,76 @@ def test_an_error_in_one_request_ends_no_other() -> None:
 
 
 def test_a_drafter_that_fails_costs_drafts_only(caplog: pytest.LogCaptureFixture) -> None:
-    class Broken(Drafter):
-        name = "broken"
-
-        def propose(self, requests: Sequence[DraftRequest]) -> list[Draft]:
-            raise RuntimeError("no idea")
-
-        def release(self, sequence: int) -> None:
-            pass
+    def broken(request: DraftRequest) -> Draft:
+        raise RuntimeError("no idea")
 
     target = random_model(N_VOCAB, 1)
-    answer = Harness(N_VOCAB, target, drafter=Broken()).ask(PROMPT, GREEDY)
+    answer = Harness(N_VOCAB, target, drafter=Guessing(broken)).ask(PROMPT, GREEDY)
     assert answer.tokens == Harness(N_VOCAB, target).ask(PROMPT, GREEDY).tokens
     assert [record.levelname for record in caplog.records] == ["ERROR"]  # said once, not in every round
-    assert "broken" in caplog.text
+    assert "drafter guessing failed" in caplog.text
+
+
+class Guessing(Drafter):
+    """Proposes what the test gives it."""
+
+    name = "guessing"
+
+    def __init__(self, make: Callable[[DraftRequest], Draft]) -> None:
+        self._make = make
+
+    def propose(self, requests: Sequence[DraftRequest]) -> list[Draft]:
+        return [self._make(request) for request in requests]
+
+    def release(self, sequence: int) -> None:
+        pass
+
+
+def test_an_accepted_path_of_a_tree_is_kept_and_its_siblings_are_not() -> None:
+    target = random_model(N_VOCAB, 1)
+
+    def tree(request: DraftRequest) -> Draft:
+        context, best = list(request.prefix), []
+        for _ in range(2):
+            best.append(int(target((*context, *best)).argmax()))
+        wrong = [(token + 1) % N_VOCAB for token in best]
+        tokens = [wrong[0], best[0], 3, wrong[1], best[1]]
+        return Draft(np.array(tokens, np.int32), np.array([0, 0, 1, 2, 2], np.int32), [None] * 5, "guessing")
+
+    harness = Harness(N_VOCAB, target, drafter=Guessing(tree), draft_length="fixed:n=5")
+    answer = harness.ask(PROMPT, GREEDY)
+    assert answer.tokens == Harness(N_VOCAB, target).ask(PROMPT, GREEDY).tokens
+    assert answer.origins[1:7] == [Origin.ACCEPTED, Origin.ACCEPTED, Origin.BONUS] * 2
+
+
+@pytest.mark.parametrize(
+    ("tokens", "parents", "words"),
+    [
+        ([N_VOCAB], [0], "token ids"),
+        ([-1], [0], "token ids"),
+        ([1] * 5, [0, 1, 2, 3, 4], "n_max 4"),
+        ([1, 1], [1, 0], "no tree"),
+        ([1, 2], [0, 0], "chains only"),
+    ],
+)
+def test_an_impossible_draft_costs_drafts_only(
+    tokens: list[int], parents: list[int], words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def make(request: DraftRequest) -> Draft:
+        return Draft(np.array(tokens, np.int32), np.array(parents, np.int32), [None] * len(tokens))
+
+    target = random_model(N_VOCAB, 1)
+    params = replace(GREEDY, speculative=SpeculativeParams(acceptance="token"))
+    harness = Harness(N_VOCAB, target, drafter=Guessing(make))
+    assert harness.ask(PROMPT, params).tokens == Harness(N_VOCAB, target).ask(PROMPT, GREEDY).tokens
+    assert words in caplog.text
+
+
+def test_speculation_cannot_be_asked_of_an_engine_without_a_drafter() -> None:
+    harness = Harness(N_VOCAB, random_model(N_VOCAB, 1))
+    with pytest.raises(RequestError, match="no drafter") as caught:
+        harness.submit(PROMPT, replace(GREEDY, speculative=SpeculativeParams(enabled=True)))
+    assert caught.value.param == "speculative.enabled"
 
 
 def test_drafted_tokens_of_many_sequences_fit_one_batch() -> None:

@@ -1,0 +1,39 @@
+"""What `import lucebox` promises."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import lucebox
+
+
+def test_every_public_name_exists() -> None:
+    assert set(lucebox.__all__) == {
+        "Chunk",
+        "Completion",
+        "Engine",
+        "SamplingParams",
+        "SpeculativeParams",
+        "__version__",
+    }
+    for name in lucebox.__all__:
+        assert getattr(lucebox, name) is not None
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="Engin"):
+        lucebox.Engin  # noqa: B018
+
+
+def test_importing_lucebox_loads_no_engine() -> None:
+    code = "import lucebox, sys; print([m for m in sys.modules if m.startswith(('lucebox.', 'numpy'))])"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
+
+
+def test_unknown_engine_options_raise_before_anything_is_loaded() -> None:
+    with pytest.raises(TypeError, match="ctx_len"):
+        lucebox.Engine("no-such-model", ctx_len=7)
