@@ -34,7 +34,6 @@ def exact(path: str, params: SamplingParams) -> dict[tuple[int, ...], float]:
 @pytest.mark.parametrize(
     ("acceptance", "draft_length", "filters"),
     [
-        ("token", "fixed:n=2", {}),
         ("token", "threshold:n=3,p_min=0.3", {}),
         ("token", "fixed:n=3", {"top_k": 4, "frequency_penalty": 0.6, "temperature": 1.3}),
         ("match", "fixed:n=2", {}),

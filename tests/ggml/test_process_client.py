@@ -269,6 +269,19 @@ def test_the_end_of_the_connection_ends_the_engine_by_itself(config: EngineConfi
     assert ending == "the engine process exited with status 4"
 
 
+def test_the_end_of_the_connection_ends_a_forward(tmp_path: Path) -> None:
+    config = tiny_config(tmp_path, n_ctx=512, n_embd=512, n_ff=4096, n_layer=3)
+    child = ChildProcess(config, "warning")
+    while not isinstance(child.receive(), Ready):
+        pass
+    child.send(Submit(id="a", prompt=[1] * 500, params=SHORT, seed=1))
+    time.sleep(0.1)
+    assert is_alive(child.pid)
+    started_s = time.monotonic()
+    assert child.reap(timeout_s=30) == "the engine process exited with status 4"
+    assert time.monotonic() - started_s < 1.0
+
+
 def test_malformed_messages_harm_nobody(config: EngineConfig) -> None:
     child = ChildProcess(config, "error")
     try:
