@@ -1,4 +1,4 @@
-"""The plain data of speculation that every layer speaks: laws, drafts, verdicts. Imports nothing of Lucebox."""
+"""The plain data of speculation that every layer speaks: laws, drafts, verdicts. Imports no other module."""
 
 from __future__ import annotations
 
@@ -110,8 +110,8 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What verification decided: `path` are the accepted draft indices from the root on, `token` is emitted after
-    them, drawn at `row` (the row of the last accepted token, or 0)."""
+    """What verification decided: `path` are the accepted draft indices from the root on, `token` is emitted
+    after them, drawn at `row` (the row of the last accepted token, or 0)."""
 
     path: tuple[int, ...]
     token: int

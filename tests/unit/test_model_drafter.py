@@ -196,7 +196,8 @@ def test_fork_shares_what_was_fed_and_release_forgets_it() -> None:
     assert draft.tokens.tolist() == expected_argmax([1, 2, 3, 9], 2)
     drafter.release(0)
     drafter.release(1)
-    assert runtime.cache.n_free >= runtime.cache.n_cells - 1  # the last row of the last forward may be pending
+    # The last row of the last forward may be pending.
+    assert runtime.cache.n_free >= runtime.cache.n_cells - 1
     runtime.cache.check_integrity()
     assert isinstance(draft, Draft)
 
