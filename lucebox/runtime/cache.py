@@ -90,7 +90,7 @@ class Cache:
         OutOfCellsError, changing nothing but that rows left pending by an earlier forward are gone."""
         self.drop_pending()
         cells = self._pool.take(len(rows))
-        self._pending = Pending(rows, cells, set(rows.sequences.tolist()))
+        self._pending = Pending(rows, cells, rows.distinct_sequences())
         return cells
 
     def drop_pending(self) -> None:
@@ -121,14 +121,20 @@ class Cache:
         pending = self._pending
         assert pending is not None, "no forward is pending"
         assert sequence in pending.open_sequences, "no forward of this sequence is pending"
-        index = np.asarray(rows, np.int64)
-        own = pending.rows.sequences == sequence
-        assert own[index].all(), "rows of another sequence"
         pending.open_sequences.discard(sequence)
-        kept = pending.cells[index]
-        self._append(self._sequences[sequence], kept)
-        own[index] = False
-        self._pool.drop(pending.cells[own])
+        state = self._sequences[sequence]
+        if len(pending.cells) == 1 and len(rows) == 1:  # one step of plain decoding
+            assert rows[0] == 0, "a row that is not in the batch"
+            self._append(state, pending.cells)
+            return
+        index = np.asarray(rows, np.int64)
+        left = pending.rows.sequences == sequence
+        assert left[index].all(), "rows of another sequence"
+        n_own = int(left.sum())
+        left[index] = False
+        assert int(left.sum()) == n_own - len(index), "a row twice"
+        self._append(state, pending.cells[index])
+        self._pool.drop(pending.cells[left])
 
     def truncate(self, sequence: int, n_tokens: int) -> None:
         """Only the first `n_tokens` stay."""

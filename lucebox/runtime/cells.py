@@ -23,6 +23,11 @@ class CellPool:
         if n > self.n_free:
             raise OutOfCellsError(n, self.n_free, self.n_cells)
         low = self._lowest_free
+        if n == 1 and self._holders[low] == 0:  # one step of plain decoding, nearly always
+            self._holders[low] = 1
+            self._lowest_free = low + 1
+            self.n_free -= 1
+            return np.array((low,), np.int32)
         # The usual case: free cells lie together, so a short window is searched first.
         window = self._holders[low : low + 4 * n + 64]
         cells = np.flatnonzero(window == 0)[:n]

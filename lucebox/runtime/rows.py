@@ -39,6 +39,10 @@ class Rows:
     def __len__(self) -> int:
         return len(self.tokens)
 
+    def distinct_sequences(self) -> set[int]:
+        """The sequences that have rows in this batch."""
+        return {int(self.sequences[0])} if len(self.tokens) == 1 else set(self.sequences.tolist())
+
     @classmethod
     def chain(
         cls,

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lucebox import models
 from lucebox.core import Int32Array
@@ -30,6 +31,7 @@ from lucebox.runtime.output import Output
 from lucebox.runtime.rows import Rows, Want
 
 _RESERVED_OUTPUTS = 32
+_HIDDEN = int(Want.HIDDEN)  # the highest
 
 
 class Runtime:
@@ -136,7 +138,7 @@ class Runtime:
             raise
 
     def _compute(self, rows: Rows, cells: Int32Array) -> Output:
-        wanting = rows.wants.nonzero()[0]
+        wanting = np.flatnonzero(rows.wants)
         graph = self.graphs.get(self._shape(rows, cells, len(wanting)))
         self._fill(graph, rows, cells, wanting)
         self.backend.compute(graph.pointer)
@@ -152,7 +154,7 @@ class Runtime:
     def _shape(self, rows: Rows, cells: Int32Array, n_wanting: int) -> Shape:
         n = len(rows)
         n_kv = int(cells[-1]) + 1
-        for sequence in set(rows.sequences.tolist()):
+        for sequence in rows.distinct_sequences():
             n_kv = max(n_kv, self.cache.n_kv(sequence))
         n_rows = row_bucket(n)
         gathers = 0 < n_wanting < n
@@ -161,10 +163,10 @@ class Runtime:
             n_kv=kv_bucket(n_kv, self.cache.n_cells),
             n_outputs=row_bucket(n_wanting) if gathers else n_rows if n_wanting else 0,
             gathers=gathers,
-            wants_hidden=n_wanting > 0 and bool((rows.wants == Want.HIDDEN).any()),
+            wants_hidden=n_wanting > 0 and int(rows.wants.max()) == _HIDDEN,
         )
 
-    def _fill(self, graph: Graph, rows: Rows, cells: Int32Array, wanting: np.ndarray) -> None:
+    def _fill(self, graph: Graph, rows: Rows, cells: Int32Array, wanting: NDArray[np.intp]) -> None:
         n = len(rows)
         graph.tokens.array[:n] = rows.tokens
         graph.positions.array[:n] = rows.positions
