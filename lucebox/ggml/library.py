@@ -78,8 +78,8 @@ class Library:
             raise GgmlError(f"{folder} has no CPU backend that runs on this machine", remedy=_REMEDY)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
+        if not name.startswith("ggml_"):
+            raise AttributeError(f"Library has no attribute {name}")
         function = self._function(name)
         setattr(self, name, function)
         return function

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -87,6 +89,23 @@ def test_a_file_that_is_no_library_is_named(tmp_path: Path) -> None:
         (tmp_path / f"lib{name}.{_SUFFIX}").write_text("text", encoding="utf-8")
     with pytest.raises(GgmlError, match=r"cannot be loaded: .*libggml-base"):
         Library(tmp_path)
+
+
+def test_libraries_without_a_backend_for_this_cpu_are_refused(tmp_path: Path) -> None:
+    for path in load().folder.iterdir():
+        if path.name.startswith(("libggml-base.", "libggml.")):
+            shutil.copy2(path, tmp_path)
+    code = "from lucebox.ggml.library import load; load()"
+    environ = {**os.environ, "LUCEBOX_GGML_LIB": str(tmp_path)}
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environ
+    )
+    assert run.returncode == 1
+    assert f"GgmlError: {tmp_path} has no CPU backend that runs on this machine" in run.stderr
+
+
+def test_other_attributes_are_ordinary() -> None:
+    assert not hasattr(load(), "divine")
 
 
 def test_the_environment_names_the_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
