@@ -8,7 +8,7 @@ import threading
 from lucebox.config import EngineConfig
 from lucebox.engine.child_process import ChildProcess
 from lucebox.engine.client import EngineClient, EngineState, StatusHandler
-from lucebox.engine.messages import Failed, Loading, Message, RequestEvent, Shutdown, is_last
+from lucebox.engine.messages import Failed, Loading, Message, Ready, RequestEvent, Shutdown, is_last
 from lucebox.errors import EngineError, LuceboxError
 
 logger = logging.getLogger(__name__)
@@ -36,6 +36,7 @@ class ProcessClient(EngineClient):
         self._child: ChildProcess | None = None
         self._closing = threading.Event()
         self._n_deaths = 0
+        self._was_ready = False
         self._load_error: LuceboxError | None = None
         self._supervisor = threading.Thread(target=self._supervise, name="lucebox-engine", daemon=True)
 
@@ -78,7 +79,7 @@ class ProcessClient(EngineClient):
 
     def _run_child(self) -> str:
         """Runs one process to its end, and says how it ended."""
-        self._load_error = None
+        self._load_error, self._was_ready = None, False
         child = ChildProcess(self._config, self._log_level)
         with self._changed:
             self._child = child
@@ -90,6 +91,9 @@ class ProcessClient(EngineClient):
                 match event:
                     case Failed(id=None):
                         self._load_error = event.error()
+                    case Ready():
+                        self._was_ready = True
+                        self._dispatch(event)
                     case Loading() if self._info is not None:
                         detail = f"loading again: {event.stage}"
                         self._set_status(EngineState.RESTARTING, detail, event.fraction)
@@ -110,7 +114,7 @@ class ProcessClient(EngineClient):
         if self._info is None and self._load_error is not None:
             self._give_up(error)
             return False
-        n_failed = self._lost(reason)
+        n_failed = self._lost(reason) if self._was_ready else 0
         self._n_deaths = 0 if n_failed else self._n_deaths + 1
         if self._n_deaths >= MAX_DEATHS_IN_A_ROW:
             self._give_up(error)

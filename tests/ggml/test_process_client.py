@@ -28,6 +28,7 @@ PROMPT = [10, 20, 30, 40]
 N_CTX = 4096
 LONG = SamplingParams(temperature=0.0, max_tokens=1500, ignore_eos=True)
 SHORT = SamplingParams(temperature=0.0, max_tokens=10, ignore_eos=True)
+WIDE = {"n_layer": 3, "n_embd": 512, "n_ff": 4096}  # a long prompt takes seconds, nearly all of them in ggml
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -93,17 +94,21 @@ def test_a_killed_engine_is_back_for_the_next_request(client: ProcessClient) -> 
     assert not Path(f"/proc/{pid}").exists()  # no zombie is left
 
 
-def test_a_request_that_kills_two_engines_fails_and_the_next_is_answered(
-    client: ProcessClient, config: EngineConfig
-) -> None:
-    victim = Asked(client, "victim", PROMPT, SamplingParams(temperature=0.0, ignore_eos=True))
-    for _ in range(2):
-        first = kill(client)
-        assert eventually(lambda first=first: client.pid not in (None, first) or victim.is_over)
-    failure = victim.all().failure
-    assert isinstance(failure.error(), EngineError)
-    assert "SIGKILL" in failure.message
-    assert len(Asked(client, "next", PROMPT, SHORT).all().tokens) == 10
+def test_a_request_that_kills_two_engines_fails_and_the_next_is_answered(tmp_path: Path) -> None:
+    """Killed while they compute its prompt, before it got a token."""
+    config = tiny_config(tmp_path, n_ctx=N_CTX, metadata={"llama.context_length": N_CTX}, **WIDE)
+    with ProcessClient(config, log_level="warning") as client:
+        client.wait_ready(TIMEOUT_S)
+        victim = Asked(client, "victim", [1] * 4000, SHORT)
+        waiting = Asked(client, "waiting", PROMPT, SHORT)
+        for n_restarts in range(2):
+            assert eventually(lambda n=n_restarts: client.status().n_restarts == n)  # type: ignore[misc]
+            assert eventually(lambda: client.status().state == "ready")
+            kill(client)
+        failure = victim.all().failure
+        assert isinstance(failure.error(), EngineError)
+        assert "SIGKILL" in failure.message
+        assert len(waiting.all().tokens) == 10
 
 
 def test_the_engine_is_given_up_when_it_never_lives(
@@ -209,8 +214,7 @@ time.sleep(600)
 
 @pytest.mark.parametrize("busy", ["decoding", "mid-forward"])
 def test_the_engine_dies_with_its_parent(tmp_path: Path, busy: str) -> None:
-    """Mid-forward: a model so wide that its prompt takes seconds, nearly all of them within ggml."""
-    options = {"n_layer": 3, "n_embd": 512, "n_ff": 4096} if busy == "mid-forward" else {}
+    options: dict[str, int] = WIDE if busy == "mid-forward" else {}
     context = {"llama.context_length": N_CTX}
     config = tiny_config(tmp_path, n_ctx=N_CTX, metadata=context, **options)
     prompt = [1] * (3000 if busy == "mid-forward" else 3)
@@ -270,7 +274,7 @@ def test_the_end_of_the_connection_ends_the_engine_by_itself(config: EngineConfi
 
 
 def test_the_end_of_the_connection_ends_a_forward(tmp_path: Path) -> None:
-    config = tiny_config(tmp_path, n_ctx=512, n_embd=512, n_ff=4096, n_layer=3)
+    config = tiny_config(tmp_path, n_ctx=512, **WIDE)
     child = ChildProcess(config, "warning")
     while not isinstance(child.receive(), Ready):
         pass
