@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import codecs
 from collections.abc import Sequence
 from typing import Protocol
 
 from lucebox.engine.messages import TokenLogprobs
 from lucebox.server.responses import ChatLogprobs, TextLogprobs, TokenLogprob, TopLogprob
+from lucebox.text.output import TextOutput, TokenBytes
 
 # JSON has no infinity; OpenAI's stand-in for a token that cannot come.
 LEAST_LOGPROB = -9999.0
 
 
-class TokenNames(Protocol):
+class TokenNames(TokenBytes, Protocol):
     """The part of a vocabulary that is needed here."""
 
-    def bytes_of(self, token: int) -> bytes: ...
-
-    def token_bytes(self, token: int) -> bytes: ...
+    def bytes_of(self, token: int, /) -> bytes:
+        """The bytes a token stands for; of a control token its name."""
+        ...
 
 
 def chat_logprobs(entries: Sequence[TokenLogprobs], vocabulary: TokenNames) -> ChatLogprobs:
@@ -30,7 +30,7 @@ class TextLogprobsBuilder:
 
     def __init__(self, vocabulary: TokenNames) -> None:
         self._vocabulary = vocabulary
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._text = TextOutput(vocabulary)
         self._n_chars = 0
 
     def build(self, entries: Sequence[TokenLogprobs]) -> TextLogprobs:
@@ -44,7 +44,7 @@ class TextLogprobsBuilder:
 
     def _offset(self, token: int) -> int:
         offset = self._n_chars
-        self._n_chars += len(self._decoder.decode(self._vocabulary.token_bytes(token)))
+        self._n_chars += len(self._text.push([token]))
         return offset
 
     def _name(self, token: int) -> str:

@@ -12,7 +12,7 @@ import pytest
 
 from lucebox.gguf import read
 from lucebox.text.chat import ChatTemplate
-from lucebox.text.detokenizer import Detokenizer
+from lucebox.text.output import TextOutput
 from lucebox.text.tokenizer import Tokenizer
 
 REFERENCES = {
@@ -74,9 +74,9 @@ def test_chat_prompts(text_model: Callable[[str], TextModel], model: str, entry:
 
 @pytest.mark.parametrize(("model", "entry"), entries("greedy"))
 def test_generated_text(text_model: Callable[[str], TextModel], model: str, entry: dict[str, Any]) -> None:
-    detokenizer = Detokenizer(text_model(model).tokenizer.vocabulary)
-    pieces = [detokenizer.push(step["token"]) for step in entry["steps"]]
-    assert "".join(pieces) + detokenizer.finish() == entry["text"]
+    output = TextOutput(text_model(model).tokenizer.vocabulary)
+    pieces = [output.push([step["token"]]) for step in entry["steps"]]
+    assert "".join(pieces) + output.finish() == entry["text"]
 
 
 def test_the_draft_of_a_family_shares_its_vocabulary(text_model: Callable[[str], TextModel]) -> None:

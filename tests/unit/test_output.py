@@ -5,9 +5,16 @@ from __future__ import annotations
 import random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lucebox.text.output import TextOutput
 from lucebox.text.stop import StopMatcher
+from lucebox.text.tokenizer import Tokenizer
+from tests.support.vocabularies import byte_level_metadata
+
+TOKENIZER = Tokenizer.from_metadata(byte_level_metadata())
+VOCABULARY = TOKENIZER.vocabulary
 
 
 class Bytes:
@@ -31,6 +38,44 @@ def test_what_never_completes_shows_as_a_replacement() -> None:
     output = TextOutput(Bytes("é".encode()[:1]))
     assert output.push([0]) == ""
     assert output.finish() == "\ufffd"
+
+
+@pytest.mark.parametrize(
+    ("data", "pieces"),
+    [
+        (b"a\xffb", ["a", "�", "b", ""]),
+        (b"\xf0\x9f\x91", ["", "", "", "�"]),
+        (b"\xc3a", ["", "�a", ""]),
+        (b"\xed\xa0\x80", ["", "", "���", ""]),  # a surrogate is no character
+    ],
+)
+def test_only_bytes_that_are_no_utf8_are_replaced(data: bytes, pieces: list[str]) -> None:
+    output = TextOutput(Bytes(*(bytes([byte]) for byte in data)))
+    assert [*(output.push([i]) for i in range(len(data))), output.finish()] == pieces
+
+
+def streamed(ids: list[int]) -> list[str]:
+    output = TextOutput(VOCABULARY)
+    return [*(output.push([token]) for token in ids), output.finish()]
+
+
+@settings(deadline=None)
+@given(st.text())
+def test_any_text_comes_through(text: str) -> None:
+    text = text.encode("utf-8", "replace").decode()
+    assert "".join(streamed(TOKENIZER.encode(text, parse_special=False))) == text
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, VOCABULARY.n_tokens - 1)))
+def test_pieces_are_what_decoding_all_at_once_gives(ids: list[int]) -> None:
+    *pieces, end = streamed(ids)
+    assert "".join(pieces) + end == TOKENIZER.decode(ids)
+    assert end in ("", "�"), "a whole character was held back to the end"
+
+
+def test_control_tokens_are_left_out() -> None:
+    assert "".join(streamed(TOKENIZER.encode("a<|im_end|>b", parse_special=True))) == "ab"
 
 
 def test_what_could_begin_a_stop_string_waits() -> None:
