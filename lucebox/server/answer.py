@@ -20,6 +20,7 @@ from lucebox.server.access import record_of
 from lucebox.server.disconnect import until_disconnect
 from lucebox.server.errors import ClientGoneError, api_error, envelope, error_response, internal_error
 from lucebox.server.generation import Bill, FinishReason, Generation, Piece
+from lucebox.server.responses import ChoiceT, Completion, ObjectName, TimingsBody, Usage
 from lucebox.server.service import Service
 
 HEARTBEAT_S = 5.0
@@ -38,6 +39,25 @@ class Head:
     def new(cls, prefix: str, service: Service) -> Head:
         id = f"{prefix}-{uuid4().hex}"
         return cls(id, int(time.time()), service.name, service.fingerprint())
+
+    def completion(
+        self,
+        object: ObjectName,
+        choices: list[ChoiceT],
+        usage: Usage | msgspec.UnsetType | None,
+        bill: Bill | None = None,
+    ) -> Completion[ChoiceT]:
+        """An object of this answer, with timings if it is the one that has the bill."""
+        return Completion(
+            id=self.id,
+            object=object,
+            created=self.created,
+            model=self.model,
+            choices=choices,
+            usage=usage,
+            timings=msgspec.UNSET if bill is None else TimingsBody.of(bill.timings),
+            system_fingerprint=self.system_fingerprint,
+        )
 
 
 @dataclass(slots=True)

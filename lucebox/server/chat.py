@@ -22,16 +22,16 @@ from lucebox.server.messages import template_messages
 from lucebox.server.responses import (
     AssistantReply,
     ChatChoice,
-    ChatChunk,
     ChatChunkChoice,
-    ChatCompletion,
     ChatLogprobs,
+    Completion,
     Delta,
-    TimingsBody,
     Usage,
 )
 from lucebox.server.schema import ChatRequest, chat_params, refuse_unsupported
 from lucebox.server.service import Service, TextModel
+
+ChatChunk = Completion[ChatChunkChoice]
 
 
 async def chat_completions(request: Request) -> Response:
@@ -74,46 +74,25 @@ class ChatShape:
     def chunk(self, piece: Piece, bill: Bill | None) -> ChatChunk:
         delta = Delta(content=piece.text) if piece.text else Delta()
         logprobs = self._logprobs(piece.logprobs) if piece.logprobs else None
-        choice = ChatChunkChoice(piece.index, delta, logprobs, piece.finish_reason)
-        timings = msgspec.UNSET if bill is None else TimingsBody.of(bill.timings)
-        return self._chunk([choice], timings=timings)
+        return self._chunk([ChatChunkChoice(piece.index, delta, logprobs, piece.finish_reason)], bill)
 
     def usage_chunk(self, bill: Bill) -> ChatChunk:
-        return self._chunk([], usage=Usage.of(bill), timings=TimingsBody.of(bill.timings))
+        return self._chunk([], bill, Usage.of(bill))
 
-    def whole(self, answers: Sequence[Answer], bill: Bill) -> ChatCompletion:
-        return ChatCompletion(
-            id=self._head.id,
-            created=self._head.created,
-            model=self._head.model,
-            choices=[
-                ChatChoice(i, AssistantReply(a.text), a.finish_reason, self._logprobs(a.logprobs))
-                for i, a in enumerate(answers)
-            ],
-            usage=Usage.of(bill),
-            timings=TimingsBody.of(bill.timings),
-            system_fingerprint=self._head.system_fingerprint,
-        )
+    def whole(self, answers: Sequence[Answer], bill: Bill) -> Completion[ChatChoice]:
+        choices = [
+            ChatChoice(i, AssistantReply(a.text), a.finish_reason, self._logprobs(a.logprobs))
+            for i, a in enumerate(answers)
+        ]
+        return self._head.completion("chat.completion", choices, Usage.of(bill), bill)
 
     def _logprobs(self, entries: Sequence[TokenLogprobs]) -> ChatLogprobs | None:
         return None if self._vocabulary is None else chat_logprobs(entries, self._vocabulary)
 
     def _chunk(
-        self,
-        choices: list[ChatChunkChoice],
-        *,
-        usage: Usage | None = None,
-        timings: TimingsBody | msgspec.UnsetType = msgspec.UNSET,
+        self, choices: list[ChatChunkChoice], bill: Bill | None = None, usage: Usage | None = None
     ) -> ChatChunk:
-        return ChatChunk(
-            id=self._head.id,
-            created=self._head.created,
-            model=self._head.model,
-            choices=choices,
-            usage=usage or self._no_usage,
-            timings=timings,
-            system_fingerprint=self._head.system_fingerprint,
-        )
+        return self._head.completion("chat.completion.chunk", choices, usage or self._no_usage, bill)
 
 
 routes = (Route("/v1/chat/completions", chat_completions, methods=["POST"]),)

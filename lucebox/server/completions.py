@@ -17,10 +17,12 @@ from lucebox.server.decode import decode, read_body
 from lucebox.server.errors import ApiError
 from lucebox.server.generation import Bill, Generation, Piece
 from lucebox.server.logprobs import TextLogprobsBuilder, TokenNames
-from lucebox.server.responses import TextChoice, TextCompletion, TimingsBody, Usage
+from lucebox.server.responses import Completion, TextChoice, Usage
 from lucebox.server.schema import MAX_CHOICES, CompletionRequest, completion_params, refuse_unsupported
 from lucebox.server.service import Service, TextModel
 from lucebox.text.output import TextOutput
+
+TextCompletion = Completion[TextChoice]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,20 +87,9 @@ class CompletionShape:
         return self._completion(choices, Usage.of(bill), bill)
 
     def _completion(
-        self,
-        choices: list[TextChoice],
-        usage: Usage | msgspec.UnsetType | None,
-        bill: Bill | None = None,
+        self, choices: list[TextChoice], usage: Usage | msgspec.UnsetType | None, bill: Bill | None = None
     ) -> TextCompletion:
-        return TextCompletion(
-            id=self._head.id,
-            created=self._head.created,
-            model=self._head.model,
-            choices=choices,
-            usage=usage,
-            timings=msgspec.UNSET if bill is None else TimingsBody.of(bill.timings),
-            system_fingerprint=self._head.system_fingerprint,
-        )
+        return self._head.completion("text_completion", choices, usage, bill)
 
 
 def _prompts(body: CompletionRequest, text: TextModel, n_ctx: int) -> list[Prompt]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from lucebox.engine.messages import Timings
 from lucebox.server.generation import Bill, FinishReason
+
+ChoiceT = TypeVar("ChoiceT")
+ObjectName = Literal["chat.completion", "chat.completion.chunk", "text_completion"]
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -78,17 +81,6 @@ class ChatChoice(msgspec.Struct, frozen=True):
     logprobs: ChatLogprobs | None = None
 
 
-class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
-    id: str
-    object: Literal["chat.completion"] = "chat.completion"
-    created: int
-    model: str
-    choices: list[ChatChoice]
-    usage: Usage
-    timings: TimingsBody
-    system_fingerprint: str
-
-
 class Delta(msgspec.Struct, frozen=True):
     role: Literal["assistant"] | UnsetType = UNSET
     content: str | UnsetType = UNSET
@@ -99,19 +91,6 @@ class ChatChunkChoice(msgspec.Struct, frozen=True):
     delta: Delta
     logprobs: ChatLogprobs | None = None
     finish_reason: FinishReason | None = None
-
-
-class ChatChunk(msgspec.Struct, frozen=True, kw_only=True):
-    """`usage` is absent unless asked for, and null in every chunk but the last."""
-
-    id: str
-    object: Literal["chat.completion.chunk"] = "chat.completion.chunk"
-    created: int
-    model: str
-    choices: list[ChatChunkChoice]
-    usage: Usage | UnsetType | None = UNSET
-    timings: TimingsBody | UnsetType = UNSET
-    system_fingerprint: str
 
 
 class TextLogprobs(msgspec.Struct, frozen=True):
@@ -130,14 +109,17 @@ class TextChoice(msgspec.Struct, frozen=True):
     finish_reason: FinishReason | None = None
 
 
-class TextCompletion(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole answer, and each chunk of a streamed one."""
+class Completion(msgspec.Struct, Generic[ChoiceT], frozen=True, kw_only=True):
+    """A whole answer of either endpoint, or a chunk of a streamed one.
+
+    In chunks `usage` is absent unless asked for, and null in all but the last.
+    """
 
     id: str
-    object: Literal["text_completion"] = "text_completion"
+    object: ObjectName
     created: int
     model: str
-    choices: list[TextChoice]
+    choices: list[ChoiceT]
     usage: Usage | UnsetType | None = UNSET
     timings: TimingsBody | UnsetType = UNSET
     system_fingerprint: str
