@@ -160,7 +160,7 @@ def _vocabulary_size(file: GgufFile, arch: str) -> int:
 def _uniform(file: GgufFile, key: str, *, maximum: int, default: int | None = None) -> int:
     """A number that files may give per layer; only uniform ones are implemented."""
     value = file.metadata.get(key)
-    if isinstance(value, np.ndarray) and len(value):
+    if isinstance(value, np.ndarray) and len(value) and value.dtype.kind in "iu":
         if (value != value[0]).any():
             problem = f"differs between layers ({sorted(set(value.tolist()))}), which is not implemented"
             raise UnsupportedModelError(file.path, key, problem, remedy=_OTHER_MODEL)

@@ -10,6 +10,10 @@ from lucebox.text.added_tokens import AddedTokens
 
 # Roles a template may paste into a control token, as in '<|' + role + '|>'.
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
+# What templates look up by name: a control token of the same spelling must not rename it.
+_FIELDS = frozenset(
+    {"messages", "tools", "extra", "role", "content", "name", "tool_calls", "tool_call_id", "type", "text"}
+)
 _PRIVATE_USE = range(0xE000, 0xF900)
 
 
@@ -58,7 +62,9 @@ class Literal:
             return self._replace(value, hidden)
         if isinstance(value, Mapping):
             return {
-                self._replace(key, hidden): item if _is_role(key, item) else self._map(item, hidden)
+                key if key in _FIELDS else self._replace(key, hidden): (
+                    item if _is_role(key, item) else self._map(item, hidden)
+                )
                 for key, item in value.items()
             }
         if isinstance(value, list | tuple):
@@ -83,7 +89,8 @@ def _strings(value: Any) -> Iterator[str]:
         yield value
     elif isinstance(value, Mapping):
         for key, item in value.items():
-            yield key
+            if key not in _FIELDS:
+                yield key
             if not _is_role(key, item):
                 yield from _strings(item)
     elif isinstance(value, list | tuple):

@@ -95,9 +95,12 @@ class Vocabulary:
         return len(self.texts)
 
     def bytes_of(self, token: int) -> bytes:
-        """The bytes a token stands for; of a control or unused token its name, such as `<|im_end|>`."""
+        """The bytes a token stands for; of a control or unused token its name, such as `<|im_end|>`.
+
+        None for an id past the table: models have more rows than that, and may draw from them.
+        """
         assert token >= 0, token
-        return self._pieces[token]
+        return self._pieces[token] if token < len(self._pieces) else b""
 
     def token_bytes(self, token: int) -> bytes:
         """The bytes a token adds to shown text: none for control, unknown and unused tokens."""

@@ -22,6 +22,7 @@ from lucebox.runtime.rows import Rows, Want
 from lucebox.runtime.runtime import Runtime
 from lucebox.sampling.params import SamplingParams, SpeculativeParams
 from tests.support.tiny_engines import LocalEngine, tiny_config
+from tests.support.tiny_models import write_tiny
 
 PROMPT = [10, 20, 30, 40]
 GREEDY = SamplingParams(temperature=0.0, max_tokens=80, ignore_eos=True)
@@ -59,6 +60,23 @@ def test_a_seed_says_the_same_alone_in_company_and_with_any_draft_length(tmp_pat
             engine.run()
         assert [answer.tokens for answer in answers] == [plain.tokens] * 3
         assert all(Origin.ACCEPTED in answer.origins for answer in answers)
+
+
+def test_rows_of_the_embedding_without_a_token_can_be_drawn(tmp_path: Path) -> None:
+    """Models pad their embeddings; nothing keeps them from drawing the padding."""
+    rng = np.random.default_rng(0)
+    n_rows = 2000
+    tensors = {
+        "token_embd.weight": rng.standard_normal((n_rows, 64)),
+        "output.weight": rng.standard_normal((n_rows, 64)),
+    }
+    path = write_tiny(tmp_path / "padded.gguf", metadata={"llama.vocab_size": None}, tensors=tensors)
+    params = SamplingParams(seed=1, max_tokens=20, ignore_eos=True, logprobs=2)
+    with Engine(str(path), threads=1) as engine:
+        answer = engine.generate([1, 2, 3], params)
+        n_tokens = engine.tokenizer.vocabulary.n_tokens
+    assert len(answer.tokens) == 20
+    assert max(answer.tokens) >= n_tokens
 
 
 def test_no_token_is_computed_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

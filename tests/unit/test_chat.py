@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from gguf import TokenType
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -50,6 +51,17 @@ def test_jinja_is_set_up_as_templates_expect() -> None:
     assert rendered("{% for a in 'ab' %}{{ loop.length }}{{ loop.last }}{{ a ~ 1 }}{% endfor %}") == (
         "2Falsea12Trueb1"
     )
+
+
+def test_control_tokens_spelled_like_fields_rename_none() -> None:
+    metadata = byte_level_metadata()
+    metadata["tokenizer.ggml.tokens"] += ["role", "content", "messages", "user"]
+    metadata["tokenizer.ggml.token_type"] += [int(TokenType.CONTROL)] * 4
+    tokenizer = Tokenizer.from_metadata(metadata)
+    template = ChatTemplate("{{ messages[0].role }}: {{ messages[0].content }}")
+    prompt = template.encode(user("content"), tokenizer)
+    assert tokenizer.decode(prompt, skip_special=False) == "user: content"
+    assert sum(map(tokenizer.vocabulary.is_special, prompt)) == 1  # the role, which the template wrote
 
 
 def test_what_goes_with_a_message_is_passed_on() -> None:

@@ -52,6 +52,12 @@ def test_added_token_marked_normal_is_plain_text() -> None:
     assert vocab.bytes_of(0) == b"!"
 
 
+def test_ids_past_the_table_stand_for_nothing() -> None:
+    vocab = vocabulary()
+    for token in (vocab.n_tokens, vocab.n_tokens + 1000):
+        assert vocab.bytes_of(token) == vocab.token_bytes(token) == b""
+
+
 def test_control_and_unused_tokens_are_not_shown() -> None:
     vocab = padded(2, user_defined=["<tool>"])
     shown = {vocab.texts[token]: vocab.token_bytes(token) for token in range(vocab.n_tokens)}
