@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
@@ -18,8 +18,6 @@ class DrawMode(Enum):
 
     ARGMAX = "argmax"
     SAMPLE = "sample"
-    SHARED_NOISE = "shared_noise"
-    WITHOUT_REPLACEMENT = "without_replacement"
 
 
 class Origin(Enum):
@@ -29,7 +27,6 @@ class Origin(Enum):
     ACCEPTED = "accepted"
     CORRECTED = "corrected"
     BONUS = "bonus"
-    FORCED = "forced"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,16 +116,12 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class StepShape:
-    """What a controller asked a drafter for."""
-
-    n_max: int
-    shape: str = "chain"
-
-
-@dataclass(slots=True)
 class RoundResult:
-    """One sequence's finished round, as a controller and a drafter learn of it."""
+    """One sequence's finished round, as its controller learns of it.
+
+    `draft_ms` and `verify_ms` are the wall-clock times of the whole batch's drafts and forward, `n_rows` the
+    rows of this sequence in that forward, and `n_kv` the tokens it had before.
+    """
 
     sequence: int
     drafter: str
@@ -138,5 +131,3 @@ class RoundResult:
     verify_ms: float
     n_rows: int
     n_kv: int
-    accepted_tokens: list[int] = field(default_factory=list)
-    next_token: int = -1

@@ -24,7 +24,6 @@ class Plan:
 
     drafter: str
     n_max: int
-    shape: str = "chain"
 
 
 class DraftLengthController(ABC):

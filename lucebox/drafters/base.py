@@ -28,8 +28,6 @@ class DraftRequest:
     random: RoundRandom
     keep_drafting: Callable[[Distribution, int], bool]
     stop_tokens: frozenset[int]
-    needs_q: bool = True
-    shape: str = "chain"
 
 
 class Drafter(ABC):

@@ -28,7 +28,7 @@ class Drafting:
     def draft(self, rounds: Sequence[Round], n_draft_rows: int) -> None:
         """Gives every round that may have one its draft, of at most `n_draft_rows` tokens."""
         by_slot = {r.sequence.slot: r for r in rounds}
-        for name, plans in self._plan(rounds, n_draft_rows).items():
+        for name, plans in self._plan(by_slot, n_draft_rows).items():
             drafter = self._drafters[name]
             requests = [_request(by_slot[slot].sequence, plan) for slot, plan in plans.items()]
             started_s = time.perf_counter()
@@ -51,23 +51,14 @@ class Drafting:
     def learn(self, r: Round, verdict: Verdict, n_prefix: int, verify_ms: float) -> None:
         """Tells drafter and controller what became of a round; `n_prefix` tokens stood before it."""
         sequence = r.sequence
-        if r.drafter:
-            self._drafters[r.drafter].observe(sequence.slot, n_prefix, verdict)
-        if sequence.controller is None:
-            return
-        result = RoundResult(
-            sequence=sequence.slot,
-            drafter=r.drafter,
-            n_drafted=len(r.draft),
-            n_accepted=len(verdict.path),
-            draft_ms=r.draft_ms,
-            verify_ms=verify_ms,
-            n_rows=r.n_rows,
-            n_kv=n_prefix,
-            accepted_tokens=[int(r.draft.tokens[i]) for i in verdict.path],
-            next_token=verdict.token,
-        )
-        sequence.controller.update(result)
+        try:
+            if r.drafter:
+                self._drafters[r.drafter].observe(sequence.slot, n_prefix, verdict)
+            if sequence.controller is not None:
+                sequence.controller.update(_result(r, verdict, n_prefix, verify_ms))
+        except Exception:
+            logger.exception("a drafter or controller failed; request %s goes on without drafts", sequence.id)
+            sequence.controller = None
 
     def release(self, slot: int) -> None:
         """Every drafter forgets the sequence in `slot`."""
@@ -78,32 +69,46 @@ class Drafting:
         for drafter in self._drafters.values():
             drafter.close()
 
-    def _plan(self, rounds: Sequence[Round], n_draft_rows: int) -> dict[str, dict[int, Plan]]:
+    def _plan(self, by_slot: Mapping[int, Round], n_draft_rows: int) -> dict[str, dict[int, Plan]]:
         """Plans of the sequences that draft in this step, by drafter and slot."""
         if not self._drafters:
             return {}
         batches: dict[int, tuple[DraftLengthController, list[SequenceState]]] = {}
-        for r in rounds:
+        for slot, r in by_slot.items():
             sequence = r.sequence
             n_room = min(sequence.n_left - 1, n_draft_rows)
             if sequence.n_missing == 1 and sequence.controller is not None and n_room > 0:
-                state = SequenceState(sequence.slot, len(sequence.tokens), n_room)
+                state = SequenceState(slot, len(sequence.tokens), n_room)
                 batches.setdefault(id(sequence.controller), (sequence.controller, []))[1].append(state)
         plans: dict[str, dict[int, Plan]] = {}
         for controller, states in batches.values():
             try:
-                planned = controller.plan(states, list(self._drafters))
+                bounded = self._bounded_plans(controller, states)
             except Exception:
                 logger.exception(
-                    "a draft-length controller failed; %d sequences are not drafted", len(states)
+                    "a draft-length controller failed; %d requests go on without drafts", len(states)
                 )
+                for state in states:
+                    by_slot[state.sequence].sequence.controller = None
                 continue
-            for state in states:
-                plan = planned[state.sequence]
-                n_max = min(plan.n_max, state.n_room)
-                if n_max > 0:
-                    plans.setdefault(plan.drafter, {})[state.sequence] = Plan(plan.drafter, n_max, plan.shape)
+            for slot, plan in bounded.items():
+                plans.setdefault(plan.drafter, {})[slot] = plan
         return plans
+
+    def _bounded_plans(
+        self, controller: DraftLengthController, states: Sequence[SequenceState]
+    ) -> dict[int, Plan]:
+        """The plans that ask for drafts, by slot, none longer than its room."""
+        planned = controller.plan(states, list(self._drafters))
+        bounded: dict[int, Plan] = {}
+        for state in states:
+            plan = planned[state.sequence]
+            n_max = min(plan.n_max, state.n_room)
+            if n_max > 0:
+                if plan.drafter not in self._drafters:
+                    raise ValueError(f"there is no drafter {plan.drafter!r}")
+                bounded[state.sequence] = Plan(plan.drafter, n_max)
+        return bounded
 
 
 def _check(draft: Draft, request: DraftRequest, acceptance: AcceptanceStrategy) -> None:
@@ -134,6 +139,17 @@ def _request(sequence: EngineSequence, plan: Plan) -> DraftRequest:
         random=sequence.random(),
         keep_drafting=partial(sequence.controller.keep_drafting, sequence.slot),
         stop_tokens=sequence.draft_stop_tokens,
-        needs_q=sequence.acceptance.needs_q,
-        shape=plan.shape,
+    )
+
+
+def _result(r: Round, verdict: Verdict, n_prefix: int, verify_ms: float) -> RoundResult:
+    return RoundResult(
+        sequence=r.sequence.slot,
+        drafter=r.drafter,
+        n_drafted=len(r.draft),
+        n_accepted=len(verdict.path),
+        draft_ms=r.draft_ms,
+        verify_ms=verify_ms,
+        n_rows=r.n_rows,
+        n_kv=n_prefix,
     )

@@ -1,0 +1,136 @@
+"""Controllers and drafters that fail cost drafts, never a request, and are heard of once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+from msgspec.structs import replace
+
+from lucebox.core import Draft, RoundResult, Verdict
+from lucebox.draft_length.base import DraftLengthController, Plan, SequenceState
+from lucebox.drafters.base import Drafter, DraftRequest
+from lucebox.sampling.params import SamplingParams
+from tests.support.engine_harness import Answer, Harness
+from tests.support.fake_runtime import random_model
+
+N_VOCAB = 12
+PROMPT = [1, 2, 3]
+PARAMS = SamplingParams(temperature=0.0, max_tokens=12, ignore_eos=True)
+TARGET = random_model(N_VOCAB, 1)
+
+
+class Ones(Drafter):
+    """Always guesses token 1."""
+
+    name = "ones"
+
+    def propose(self, requests: Sequence[DraftRequest]) -> list[Draft]:
+        return [Draft.chain([1], [None], self.name) for _ in requests]
+
+    def release(self, sequence: int) -> None:
+        pass
+
+
+class ForgetfulOnes(Ones):
+    def observe(self, sequence: int, prefix_length: int, verdict: Verdict) -> None:
+        raise RuntimeError("cannot learn")
+
+
+class Planning(DraftLengthController):
+    """Plans `plan` for every sequence, and keeps what it learns."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self.learned: list[RoundResult] = []
+
+    def plan(self, batch: Sequence[SequenceState], drafters: Sequence[str]) -> Mapping[int, Plan]:
+        return {state.sequence: self._plan for state in batch}
+
+    def update(self, result: RoundResult) -> None:
+        self.learned.append(result)
+
+
+class Raising(Planning):
+    def plan(self, batch: Sequence[SequenceState], drafters: Sequence[str]) -> Mapping[int, Plan]:
+        raise RuntimeError("no plan")
+
+
+class Incomplete(Planning):
+    def plan(self, batch: Sequence[SequenceState], drafters: Sequence[str]) -> Mapping[int, Plan]:
+        return {}
+
+
+class Unteachable(Planning):
+    def update(self, result: RoundResult) -> None:
+        raise RuntimeError("cannot learn")
+
+
+def ask(drafter: Drafter, controller: DraftLengthController) -> Answer:
+    harness = Harness(N_VOCAB, TARGET, drafter=drafter)
+    id = harness.submit(PROMPT, PARAMS)
+    sequence = harness.stepper.scheduler.find(id)
+    assert sequence is not None
+    sequence.controller = controller
+    harness.run()
+    return harness.answers[id]
+
+
+@pytest.fixture(scope="module")
+def plain() -> list[int]:
+    return Harness(N_VOCAB, TARGET).ask(PROMPT, PARAMS).tokens
+
+
+@pytest.mark.parametrize(
+    ("drafter", "controller", "words"),
+    [
+        (Ones(), Raising(Plan("ones", 1)), "no plan"),
+        (Ones(), Incomplete(Plan("ones", 1)), "KeyError"),
+        (Ones(), Planning(Plan("twos", 1)), "there is no drafter 'twos'"),
+        (Ones(), Unteachable(Plan("ones", 1)), "cannot learn"),
+        (ForgetfulOnes(), Planning(Plan("ones", 1)), "cannot learn"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_failures_cost_drafts_only(
+    drafter: Drafter,
+    controller: DraftLengthController,
+    words: str,
+    plain: list[int],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    answer = ask(drafter, controller)
+    assert answer.tokens == plain
+    assert sum(step.n_drafted for step in answer.steps) <= 1
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    assert words in caplog.text
+
+
+def test_a_controller_learns_what_became_of_each_round(plain: list[int]) -> None:
+    controller = Planning(Plan("ones", 9))
+    answer = ask(Ones(), controller)
+    assert answer.tokens == plain
+    assert sum(1 + result.n_accepted for result in controller.learned) >= len(plain) - 1
+    for result in controller.learned:
+        assert (result.drafter, result.n_drafted) in (("ones", 1), ("", 0))
+        assert result.n_rows >= 1 + result.n_drafted
+        assert 0 <= result.n_accepted <= result.n_drafted
+        assert result.n_kv >= len(PROMPT)
+
+
+def test_no_draft_is_longer_than_its_room() -> None:
+    asked: list[int] = []
+
+    class Watching(Ones):
+        def propose(self, requests: Sequence[DraftRequest]) -> list[Draft]:
+            asked.extend(request.n_max for request in requests)
+            return super().propose(requests)
+
+    harness = Harness(N_VOCAB, TARGET, drafter=Watching())
+    id = harness.submit(PROMPT, replace(PARAMS, max_tokens=4))
+    sequence = harness.stepper.scheduler.find(id)
+    assert sequence is not None
+    sequence.controller = Planning(Plan("ones", 1000))
+    harness.run()
+    assert asked
+    assert max(asked) <= 2
