@@ -22,7 +22,7 @@ ENVIRONMENT_PREFIX = "LUCEBOX_"
 # Read by other parts than the settings: where downloads go, and how ggml is built and found.
 OTHER_VARIABLES: Mapping[str, str] = {
     "LUCEBOX_CACHE": "folder for downloaded models and built libraries; default: the user's cache folder",
-    "LUCEBOX_BACKENDS": "at install: ggml backends to build beside the CPU: `cuda`, `hip`, `vulkan`, `metal`",
+    "LUCEBOX_BACKENDS": "at install: ggml backends to build beside the CPU's, as `cuda,vulkan`",
     "LUCEBOX_GGML_SOURCE": "at install: a ggml checkout to build instead of the pinned one",
     "LUCEBOX_GGML_LIB": "folder of built ggml libraries to use instead of the installed ones",
 }
@@ -123,7 +123,7 @@ class Setting:
 
     def check(self, value: Any, *, given_as: str) -> None:
         """Raises ConfigError when `value` is neither allowed nor the default."""
-        if value == self.default:
+        if value is None and self.default is None:
             return
         try:
             self.flag.kind.check(value)

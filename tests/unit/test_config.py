@@ -72,6 +72,8 @@ def test_numbers_out_of_range_are_refused(text: str) -> None:
 def test_options_made_in_python_are_checked_too() -> None:
     with pytest.raises(ConfigError, match="threads must be a whole number"):
         EngineOptions(threads=0)
+    with pytest.raises(ConfigError, match="parallel must be a whole number"):
+        EngineOptions(parallel=True)
     with pytest.raises(ConfigError, match="kv_type must be one of f16, f32"):
         EngineOptions(kv_type="q8_0")  # type: ignore[arg-type]
 
