@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from lucebox.ggml._api import GGML_ROPE_TYPE_NEOX, GGML_ROPE_TYPE_NORMAL, Prec, Type
 from lucebox.ggml.library import Library
@@ -20,8 +21,7 @@ class RopeMode(IntEnum):
     HALVES = GGML_ROPE_TYPE_NEOX  # (0, n/2), (1, n/2 + 1), ...
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(NamedTuple):
     """What distinguishes one graph of a model from another.
 
     `n_outputs` rows leave the last layer: those that the `outputs` input names when `gathers`, else all

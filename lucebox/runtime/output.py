@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -11,19 +10,28 @@ from numpy.typing import NDArray
 from lucebox.core import Float32Array, Int32Array
 
 
-@dataclass(frozen=True, eq=False)
 class Output:
-    """`logits` float32[n_outputs, n_vocab] of the rows that want something, in the order of the batch.
+    """Results of the rows that want something, in the order of the batch.
 
-    `row_index` int32[n_rows] says which row of `logits` belongs to a row of the batch, -1 for rows that
-    want nothing. `hidden` float32[n_outputs, n_embd], the normed state under the head, when any row
-    wants it. All but `row_index` are views of the runtime's memory: valid until its next forward, not
-    to be written.
+    `logits` is float32[n_outputs, n_vocab]; `hidden`, when any row wants it, float32[n_outputs, n_embd],
+    the normed state under the head. Both are views of the runtime's memory: valid until its next forward,
+    not to be written.
     """
 
-    logits: Float32Array
-    row_index: Int32Array
-    hidden: Float32Array | None = None
+    def __init__(
+        self, logits: Float32Array, hidden: Float32Array | None, wanting: NDArray[np.intp], n_rows: int
+    ) -> None:
+        self.logits = logits
+        self.hidden = hidden
+        self._wanting = wanting
+        self._n_rows = n_rows
+
+    @cached_property
+    def row_index(self) -> Int32Array:
+        """int32[n_rows]: which row of `logits` belongs to a row of the batch, -1 where nothing was wanted."""
+        index = np.full(self._n_rows, -1, np.int32)
+        index[self._wanting] = np.arange(len(self._wanting))
+        return index
 
     @cached_property
     def argmax(self) -> NDArray[np.int64]:

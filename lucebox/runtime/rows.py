@@ -59,6 +59,10 @@ class Rows:
         the rest.
         """
         n = len(tokens)
+        if n == 1:  # one step of plain decoding: nothing to spread
+            want = want_last if want_all is None else want_all
+            fields = (tokens[0], position, sequence, -1, want)
+            return cls(*(np.array((value,), np.int32) for value in fields))
         wants = np.full(n, Want.NOTHING if want_all is None else want_all, np.int32)
         if want_all is None and n:
             wants[-1] = want_last

@@ -58,6 +58,7 @@ class Runtime:
         self.graphs: GraphCache
         self.backend: Backend
         self._owned = owned
+        self._no_logits = np.empty((0, self.n_vocab), np.float32)
 
     @classmethod
     def load(
@@ -144,12 +145,9 @@ class Runtime:
         self.backend.compute(graph.pointer)
         graph.pull()
         n_wanting = len(wanting)
-        row_index = np.full(len(rows), -1, np.int32)
-        row_index[wanting] = np.arange(n_wanting)
         hidden = None if graph.hidden is None else graph.hidden.array[:n_wanting]
-        if graph.logits is None:
-            return Output(np.empty((0, self.n_vocab), np.float32), row_index, hidden)
-        return Output(graph.logits.array[:n_wanting], row_index, hidden)
+        logits = self._no_logits if graph.logits is None else graph.logits.array[:n_wanting]
+        return Output(logits, hidden, wanting, len(rows))
 
     def _shape(self, rows: Rows, cells: Int32Array, n_wanting: int) -> Shape:
         n = len(rows)
@@ -189,15 +187,13 @@ class Runtime:
         if not 1 <= n <= self.n_batch:
             raise EngineError(f"A forward takes 1 to {self.n_batch} rows, not {n}")
         tokens, parents, sequences = rows.tokens, rows.parents, rows.sequences
+        if n == 1:
+            self._check_single(int(tokens[0]), int(sequences[0]), int(rows.positions[0]), int(parents[0]))
+            return
         if tokens.min() < 0 or tokens.max() >= self.n_vocab:
             raise EngineError(f"A token is outside the vocabulary of {self.n_vocab}")
         if sequences.min() < 0 or sequences.max() >= self.cache.n_sequences:
             raise EngineError(f"A sequence is none of the {self.cache.n_sequences} of this runtime")
-        if n == 1:
-            expected = self.cache.length(int(sequences[0]))
-            if parents[0] != -1 or rows.positions[0] != expected:
-                raise EngineError(f"A row stands at {rows.positions[0]}, its sequence goes on at {expected}")
-            return
         if (parents >= np.arange(n)).any() or parents.min() < -1:
             raise EngineError("A row's parent must be an earlier row, or -1")
         lengths = np.array([self.cache.length(s) for s in range(self.cache.n_sequences)], np.int32)
@@ -207,3 +203,12 @@ class Runtime:
             raise EngineError("A row does not stand one behind its parent or the end of its sequence")
         if (sequences[parents] != sequences)[~is_root].any():
             raise EngineError("A row's parent belongs to another sequence")
+
+    def _check_single(self, token: int, sequence: int, position: int, parent: int) -> None:
+        if not 0 <= token < self.n_vocab:
+            raise EngineError(f"Token {token} is outside the vocabulary of {self.n_vocab}")
+        if not 0 <= sequence < self.cache.n_sequences:
+            raise EngineError(f"Sequence {sequence} is none of the {self.cache.n_sequences} of this runtime")
+        expected = self.cache.length(sequence)
+        if parent != -1 or position != expected:
+            raise EngineError(f"A row stands at {position}, its sequence goes on at {expected}")
