@@ -15,11 +15,17 @@ class AcceptanceStrategy(ABC):
 
     A strategy is one file in `lucebox/acceptance/` whose module name is its name, exporting its class as
     `Plugin`.
+
+    `lossless` says that the emitted tokens follow the target's law whatever is drafted, in every request that
+    the strategy may judge; `temperature_0_only` that it may judge no other, so that those are refused.
+    `needs_q` says that it reads the laws of the draft. It is given trees only if it `supports_trees`, and
+    drafts whose tokens were picked as `draw_mode` says.
     """
 
     lossless: ClassVar[bool]
     needs_q: ClassVar[bool]
     supports_trees: ClassVar[bool] = False
+    temperature_0_only: ClassVar[bool] = False
     draw_mode: ClassVar[DrawMode]
 
     @abstractmethod

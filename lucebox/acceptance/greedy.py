@@ -10,11 +10,12 @@ from lucebox.sampling.random import RoundRandom
 
 
 class Greedy(AcceptanceStrategy):
-    """Emits the argmax of every row, the lowest id among ties. Lossless at temperature 0 only."""
+    """Emits the argmax of every row, the lowest id among ties: lossless at temperature 0."""
 
     lossless = True
     needs_q = False
     supports_trees = True
+    temperature_0_only = True
     draw_mode = DrawMode.ARGMAX
 
     def verify(self, draft: Draft, p_rows: Sequence[Distribution], random: RoundRandom) -> Verdict:

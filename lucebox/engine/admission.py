@@ -79,9 +79,17 @@ class Admission:
         if spec == AUTO:
             spec = acceptance.default(params)
         try:
-            return self._strategy(spec)
+            strategy = self._strategy(spec)
         except ConfigError as error:
             raise _of_request(error, "speculative.acceptance") from error
+        if strategy.temperature_0_only and not params.greedy:
+            raise RequestError(
+                f"speculative.acceptance: {spec!r} keeps the model's law at temperature 0 only, and this "
+                f"request's temperature is {params.temperature:g}",
+                param="speculative.acceptance",
+                remedy=f"set temperature to 0, or speculative.acceptance to {AUTO!r}",
+            )
+        return strategy
 
     def _draft_length(self, params: SamplingParams) -> DraftLengthController | None:
         if params.speculative.enabled is False:

@@ -21,6 +21,8 @@ def dense(*probs: float) -> Distribution:
 
 def test_flags() -> None:
     assert (GREEDY.needs_q, GREEDY.supports_trees, GREEDY.draw_mode) == (False, True, DrawMode.ARGMAX)
+    assert GREEDY.lossless
+    assert GREEDY.temperature_0_only
 
 
 def test_any_chain_says_what_plain_decoding_says() -> None:
