@@ -7,6 +7,8 @@ class LuceboxError(Exception):
     """Base of all errors meant for a user. `remedy` says what to do about it."""
 
     def __init__(self, message: str, *, remedy: str = "") -> None:
+        # Names of files and text from models may hold what no terminal, log or JSON can.
+        message = message.encode("utf-8", "backslashreplace").decode()
         super().__init__(message)
         self.message = message
         self.remedy = remedy

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import logging
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol, TypeVar, get_type_hints
@@ -26,6 +27,9 @@ OTHER_VARIABLES: Mapping[str, str] = {
     "LUCEBOX_GGML_SOURCE": "at install: a ggml checkout to build instead of the pinned one",
     "LUCEBOX_GGML_LIB": "folder of built ggml libraries to use instead of the installed ones",
 }
+
+# What a system's bytes that are no UTF-8 become in Python.
+_SURROGATES = re.compile("[\ud800-\udfff]")
 
 StructT = TypeVar("StructT", bound=msgspec.Struct)
 
@@ -51,6 +55,8 @@ class Text:
     def check(self, value: Any) -> None:
         if not isinstance(value, str) or not value.strip():
             raise ValueError("must be a text that is not empty")
+        if _SURROGATES.search(value):
+            raise ValueError("must be valid UTF-8")
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,7 +77,12 @@ def resolve_engine(options: EngineOptions, *, on_progress: Progress | None = Non
 def find_model(model: str, *, on_progress: Progress | None = None) -> Path:
     """The absolute path of a model's file, fetched if need be. Raises ConfigError or DownloadError."""
     progress = partial(on_progress, model) if on_progress else None
-    return hub.resolve(model, progress=progress).absolute()
+    path = hub.resolve(model, progress=progress).absolute()
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:  # as in a folder named before UTF-8; no message could carry it
+        raise ConfigError(f"the path {path} is not valid UTF-8", remedy="rename the file or folder") from None
+    return path
 
 
 def model_name(model: str) -> str:

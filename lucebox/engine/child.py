@@ -86,6 +86,9 @@ def _read(channel: Channel[Message], inbox: SimpleQueue[Message]) -> None:
         except EngineError as error:
             logger.error("%s", error)
             message = None
+        except Exception:
+            logger.exception("the engine cannot read what its parent sends")
+            os._exit(EXIT_FAILED)
         if message is None:
             os._exit(EXIT_OK if shut_down else EXIT_ORPHANED)
         shut_down = shut_down or isinstance(message, Shutdown)
@@ -99,6 +102,9 @@ def _write(channel: Channel[Message], outbox: Outbox) -> None:
             channel.send(event)
         except OSError:
             os._exit(EXIT_ORPHANED)
+        except Exception:  # without a writer the parent would wait for ever
+            logger.exception("the engine cannot send an event")
+            os._exit(EXIT_FAILED)
 
 
 def _report_aborts(fd: int) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import socket
 import struct
 import threading
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -32,8 +32,14 @@ class Channel(Generic[Incoming]):
         self._sending = threading.Lock()
 
     def send(self, message: object) -> None:
-        """Blocks until the message is handed to the system. Raises OSError when the other end is gone."""
-        body = self._encoder.encode(message)
+        """Blocks until the message is handed to the system. Raises OSError when the other end is gone.
+
+        Text that is no Unicode, as a model file's name may be, arrives with `?` for what cannot be sent.
+        """
+        try:
+            body = self._encoder.encode(message)
+        except UnicodeEncodeError:
+            body = self._encoder.encode(_encodable(msgspec.to_builtins(message, builtin_types=(bytes,))))
         with self._sending:
             self._socket.sendall(HEADER.pack(len(body)) + body)
 
@@ -73,3 +79,14 @@ class Channel(Generic[Incoming]):
                 return None
             parts += part
         return bytes(parts)
+
+
+def _encodable(value: Any) -> Any:
+    """`value`, made of builtins, without lone surrogates."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {_encodable(key): _encodable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_encodable(item) for item in value]
+    return value

@@ -29,7 +29,7 @@ def resolve(
     """
     if model.startswith(hugging_face.PREFIX):
         return hugging_face.fetch(model)
-    if Path(model).is_file():
+    if _is_file(model):
         return Path(model)
     known = catalogue.get(model)
     if known is None:
@@ -45,6 +45,14 @@ def is_cached(model: str) -> bool:
 
 def models_dir() -> Path:
     return cache_dir() / "models"
+
+
+def _is_file(model: str) -> bool:
+    try:
+        return Path(model).is_file()
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise ConfigError(f"{model!r:.80} is no model: {reason}", remedy="check the path") from error
 
 
 def _unknown(model: str, catalogue: Mapping[str, CatalogueModel]) -> ConfigError:

@@ -67,6 +67,14 @@ def kill(client: ProcessClient) -> int:
     return pid
 
 
+def test_a_model_may_bear_a_name_that_is_no_unicode(tmp_path: Path) -> None:
+    config = tiny_config(tmp_path, metadata={"general.name": "NAMENAME"})
+    path = Path(config.target.path)
+    path.write_bytes(path.read_bytes().replace(b"NAMENAME", b"n\xff\xfe\xc3(me"))
+    with ProcessClient(config, log_level="warning") as client:
+        assert client.wait_ready(TIMEOUT_S).target.name == "n???(me"
+
+
 @pytest.mark.parametrize("seed", [None, 11])
 def test_a_stream_goes_on_over_a_killed_engine(client: ProcessClient, seed: int | None) -> None:
     chosen = {"temperature": 0.0} if seed is None else {"temperature": 0.8, "seed": seed}

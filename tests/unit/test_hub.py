@@ -208,6 +208,8 @@ def test_a_path_is_itself(tmp_path: Path) -> None:
         ("absent.gguf", r"no model file absent\.gguf"),
         ("./zzz", r"no model file \./zzz"),
         ("/", r"/ is a directory"),
+        ("a" * 5000, r"is no model: File name too long"),
+        ("a\0b.gguf", r"is no model: embedded null byte"),
         ("hf:owner/repo", r"hf:owner/repo/file\.gguf"),
         ("hf:owner/file.gguf", r"hf:owner/repo/file\.gguf"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,18 @@ def test_defaults_are_settled(target: str) -> None:
     assert config.target.device == "auto"
     assert config.n_ctx == 512
     assert (config.draft, config.drafter, config.acceptance) == (None, "none", "auto")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere file names are Unicode")
+def test_a_folder_that_is_no_unicode_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "\udcff"
+    folder.mkdir()
+    write_tiny(folder / "tiny.gguf")
+    monkeypatch.chdir(folder)
+    with pytest.raises(ConfigError, match="not valid UTF-8"):
+        resolve_engine(EngineOptions(target_model="tiny.gguf"))
+    with pytest.raises(ConfigError, match="must be valid UTF-8"):
+        ServerOptions(model_alias="\udcff")
 
 
 def test_what_was_asked_for_arrives(target: str, draft: str) -> None:

@@ -46,6 +46,16 @@ def test_a_malformed_message_is_skipped(ends: tuple[Channel[Message], socket.soc
     assert channel.receive() == Cancel("x")
 
 
+def test_text_that_is_no_unicode_arrives_without_what_cannot_be_sent(
+    ends: tuple[Channel[Message], socket.socket],
+) -> None:
+    channel, theirs = ends
+    params = SamplingParams(stop=("a\udcff",), logit_bias={7: 1.0})
+    Channel(theirs, Message).send(Submit(id="\udcffx", prompt=[1], params=params, seed=1))  # type: ignore[arg-type]
+    expected = SamplingParams(stop=("a?",), logit_bias={7: 1.0})
+    assert channel.receive() == Submit(id="?x", prompt=[1], params=expected, seed=1)
+
+
 def test_an_absurd_length_is_refused_before_memory_is_taken(
     ends: tuple[Channel[Message], socket.socket],
 ) -> None:
