@@ -20,6 +20,7 @@ from lucebox.server import chat, completions, health, models
 from lucebox.server.access import AccessLog
 from lucebox.server.auth import ApiKey
 from lucebox.server.errors import on_bug, on_http_error, on_lucebox_error
+from lucebox.server.host import LocalHost, is_loopback
 from lucebox.server.service import Service
 from lucebox.server.shutdown import ending_requests_on_signals
 
@@ -46,6 +47,8 @@ def create_app(config: ServerConfig, service: Service | None = None) -> Starlett
     middleware = [Middleware(AccessLog)]
     if config.api_key is not None:
         middleware.append(Middleware(ApiKey, key=config.api_key))
+    elif is_loopback(config.host):  # a web page that reaches the server has no key, so a key is enough
+        middleware.append(Middleware(LocalHost))
     app = Starlette(
         routes=[*chat.routes, *completions.routes, *models.routes, *health.routes],
         middleware=middleware,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import signal
 import socket
@@ -17,6 +16,7 @@ from lucebox.progress import Bars
 from lucebox.resolve import resolve
 from lucebox.server import console
 from lucebox.server.application import create_app, create_service
+from lucebox.server.host import is_loopback
 
 logger = logging.getLogger(__name__)
 
@@ -51,13 +51,6 @@ def listen(host: str, port: int) -> socket.socket:
         raise ConfigError(
             f"cannot listen at {host}:{port}: {error.strerror}", remedy="choose another --host or --port"
         ) from None
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def url_of(listener: socket.socket) -> str:

@@ -18,6 +18,7 @@ from lucebox.errors import ConfigError
 from lucebox.server import launch
 from lucebox.server.__main__ import main
 from lucebox.server.application import EnvironmentApp, create_app
+from lucebox.server.host import is_loopback
 from tests.support.serving import http_scope, server_config
 
 
@@ -101,21 +102,21 @@ def test_url_of_an_ipv6_address() -> None:
 
 
 @pytest.mark.parametrize(
-    ("host", "is_loopback"),
+    ("host", "is_local"),
     [("127.0.0.1", True), ("localhost", True), ("::1", True), ("0.0.0.0", False), ("example.org", False)],
 )
-def test_open_addresses_are_warned_of(host: str, is_loopback: bool, caplog: pytest.LogCaptureFixture) -> None:
-    assert launch.is_loopback(host) is is_loopback
+def test_open_addresses_are_warned_of(host: str, is_local: bool, caplog: pytest.LogCaptureFixture) -> None:
+    assert is_loopback(host) is is_local
     with caplog.at_level(logging.WARNING):
         launch.warn_if_open(server_config(host=host))
-        assert bool(caplog.records) is not is_loopback
+        assert bool(caplog.records) is not is_local
         caplog.clear()
         launch.warn_if_open(server_config(host=host, api_key="k"))
         assert not caplog.records
 
 
 def test_the_default_address_is_loopback() -> None:
-    assert launch.is_loopback(ServerOptions().host)
+    assert is_loopback(ServerOptions().host)
 
 
 @pytest.mark.parametrize(
