@@ -1,4 +1,7 @@
-"""ggml's log, passed on to Python's logging as `lucebox.ggml`."""
+"""ggml's log, passed on to Python's logging as `lucebox.ggml`.
+
+What ggml calls information (which libraries it loads, what it found) is detail to a user of Lucebox: DEBUG.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ logger = logging.getLogger("lucebox.ggml")
 
 _LEVELS = {
     _api.LogLevel.DEBUG: logging.DEBUG,
-    _api.LogLevel.INFO: logging.INFO,
+    _api.LogLevel.INFO: logging.DEBUG,
     _api.LogLevel.WARN: logging.WARNING,
     _api.LogLevel.ERROR: logging.ERROR,
 }
@@ -41,9 +44,9 @@ class LogBridge:
 
     def _receive(self, level: int, text: bytes | None, _: object) -> None:
         thread = threading.get_ident()
-        started, begun = self._pending.pop(thread, (logging.INFO, ""))
+        started, begun = self._pending.pop(thread, (logging.DEBUG, ""))
         if level != _api.LogLevel.CONT:
-            started = _LEVELS.get(_api.LogLevel(level), logging.INFO)
+            started = _LEVELS.get(_api.LogLevel(level), logging.DEBUG)
         *lines, rest = (begun + (text or b"").decode("utf-8", "replace")).split("\n")
         if rest:
             self._pending[thread] = started, rest

@@ -49,12 +49,12 @@ def test_ggmls_own_messages_arrive(caplog: pytest.LogCaptureFixture) -> None:
     assert "/nowhere/libggml-none.so" in text
 
 
-def test_levels_are_pythons(bridge: LogBridge, caplog: pytest.LogCaptureFixture) -> None:
+def test_ggmls_information_is_detail_here(bridge: LogBridge, caplog: pytest.LogCaptureFixture) -> None:
     level = _api.LogLevel
     emit(bridge, *((kind, b"line\n") for kind in (level.DEBUG, level.INFO, level.WARN, level.ERROR)))
     assert [entry for entry, _ in lines(caplog)] == [
         logging.DEBUG,
-        logging.INFO,
+        logging.DEBUG,
         logging.WARNING,
         logging.ERROR,
     ]
@@ -73,8 +73,8 @@ def test_pieces_make_lines_of_the_level_they_began_with(
     )
     assert lines(caplog) == [
         (logging.WARNING, "one two"),
-        (logging.INFO, "three"),
-        (logging.INFO, "four"),
+        (logging.DEBUG, "three"),
+        (logging.DEBUG, "four"),
     ]
 
 
@@ -82,7 +82,7 @@ def test_bytes_that_are_no_text_and_percent_signs_do_no_harm(
     bridge: LogBridge, caplog: pytest.LogCaptureFixture
 ) -> None:
     emit(bridge, (_api.LogLevel.INFO, b"100%s \xff\n"))
-    assert lines(caplog) == [(logging.INFO, "100%s \ufffd")]
+    assert lines(caplog) == [(logging.DEBUG, "100%s \ufffd")]
 
 
 _THREADS = """
@@ -107,7 +107,7 @@ def test_threads_that_are_not_pythons_may_log(
     library = tmp_path / "threads.so"
     subprocess.run(["cc", "-shared", "-fPIC", "-pthread", "-o", library, tmp_path / "threads.c"], check=True)
     ctypes.CDLL(str(library)).speak_in_threads(bridge.callback)
-    assert lines(caplog) == [(logging.INFO, "from a thread")] * 200
+    assert lines(caplog) == [(logging.DEBUG, "from a thread")] * 200
 
 
 def test_the_log_is_given_back_on_close(bridge: LogBridge) -> None:
