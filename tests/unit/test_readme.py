@@ -16,6 +16,7 @@ from lucebox.hub import CATALOGUE
 from lucebox.sampling.params import SamplingParams
 from tests.support.readme import README, between, code, generated
 from tests.support.source_tree import PACKAGE, ROOT
+from vendor.ggml.compilation import BACKENDS
 
 TEXT = README.read_text(encoding="utf-8")
 
@@ -57,6 +58,14 @@ def test_every_flag_mentioned_exists() -> None:
 def test_every_variable_mentioned_exists() -> None:
     known = {setting.variable for setting in flags.settings(ServerOptions)} | set(flags.OTHER_VARIABLES)
     assert set(re.findall(r"LUCEBOX_[A-Z_]+", TEXT)) <= known
+
+
+def test_every_backend_that_can_be_built_is_named() -> None:
+    devices = between_headings("## Devices", "## What")
+    assert set(re.findall(r"`([a-z]+)`", devices)) == set(BACKENDS)
+    examples = re.findall(r"LUCEBOX_BACKENDS=([\w,]+)", devices)
+    assert examples
+    assert all(set(example.split(",")) <= set(BACKENDS) for example in examples)
 
 
 def test_every_file_mentioned_exists() -> None:
