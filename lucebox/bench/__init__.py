@@ -1,0 +1,1 @@
+"""Seeded benchmarks: configuration printed, everything compared in one run, medians and ratios reported."""
