@@ -70,9 +70,9 @@ def kill(client: ProcessClient) -> int:
 def test_a_model_may_bear_a_name_that_is_no_unicode(tmp_path: Path) -> None:
     config = tiny_config(tmp_path, metadata={"general.name": "NAMENAME"})
     path = Path(config.target.path)
-    path.write_bytes(path.read_bytes().replace(b"NAMENAME", b"n\xff\xfe\xc3(me"))
+    path.write_bytes(path.read_bytes().replace(b"NAMENAME", b"n\xff\xfe\xc3(ame"))
     with ProcessClient(config, log_level="warning") as client:
-        assert client.wait_ready(TIMEOUT_S).target.name == "n???(me"
+        assert client.wait_ready(TIMEOUT_S).target.name == "n???(ame"
 
 
 @pytest.mark.parametrize("seed", [None, 11])
@@ -174,7 +174,7 @@ def test_a_start_that_fails_tells_why_and_is_not_repeated(tmp_path: Path, damage
 def test_close_leaves_no_process_thread_or_descriptor(config: EngineConfig) -> None:
     import threading
 
-    n_threads, n_open = threading.active_count(), len(os.listdir("/proc/self/fd"))
+    threads, n_open = set(threading.enumerate()), len(os.listdir("/proc/self/fd"))
     for _ in range(2):
         client = ProcessClient(config, log_level="warning")
         client.start()
@@ -188,8 +188,8 @@ def test_close_leaves_no_process_thread_or_descriptor(config: EngineConfig) -> N
         assert asked.all().events
         assert not Path(f"/proc/{pid}").exists()
         client.close()
-    assert threading.active_count() == n_threads
-    assert len(os.listdir("/proc/self/fd")) == n_open
+    assert set(threading.enumerate()) <= threads  # those of earlier tests may still be ending
+    assert len(os.listdir("/proc/self/fd")) <= n_open
 
 
 def test_close_during_loading(config: EngineConfig) -> None:
