@@ -41,9 +41,7 @@ class FakeRuntime:
         self._logits[:] = np.nan  # views of an earlier forward are invalid from here on
         for i, row in enumerate(wanting.tolist()):
             self._logits[i] = self._logits_of(self._context(rows, cells, row))
-        row_index = np.full(len(rows), -1, np.int32)
-        row_index[wanting] = np.arange(len(wanting))
-        return Output(self._logits[: len(wanting)], row_index)
+        return Output(self._logits[: len(wanting)], None, wanting, len(rows))
 
     def close(self) -> None:
         self.is_closed = True
