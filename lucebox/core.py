@@ -78,12 +78,10 @@ class Draft:
     tokens: Int32Array
     parents: Int32Array
     q: Sequence[Distribution | None]
-    drafter: str = ""
 
     @classmethod
-    def chain(cls, tokens: Sequence[int], q: Sequence[Distribution | None], drafter: str = "") -> Draft:
-        n = len(tokens)
-        return cls(np.asarray(tokens, np.int32), np.arange(n, dtype=np.int32), q, drafter)
+    def chain(cls, tokens: Sequence[int], q: Sequence[Distribution | None]) -> Draft:
+        return cls(np.asarray(tokens, np.int32), np.arange(len(tokens), dtype=np.int32), q)
 
     @classmethod
     def empty(cls) -> Draft:

@@ -51,7 +51,7 @@ class ModelDrafter(Drafter):
             for d, logits in self._feed(active):
                 self._draw(d, logits)
             active = [d for d in active if d.pending and self._has_room(d)]
-        return [Draft.chain(d.tokens, d.q, self.name) for d in drafting]
+        return [Draft.chain(d.tokens, d.q) for d in drafting]
 
     def fork(self, source: int, target: int) -> None:
         self.release(target)

@@ -125,8 +125,10 @@ class EngineSequence:
         self.clock.n_accepted += min(n, len(drafted))
         return Emission(candidates[:n], origins[:n], rows[:n], finish, stop)
 
-    def event(self, emission: Emission, draft: Draft, logprobs: list[TokenLogprobs] | None) -> StepEvent:
-        """What the client is told of a round."""
+    def event(
+        self, emission: Emission, drafter: str, n_drafted: int, logprobs: list[TokenLogprobs] | None
+    ) -> StepEvent:
+        """What the client is told of a round; `drafter` ("" for none) guessed `n_drafted` tokens."""
         now_s = time.monotonic()
         if not self.clock.prompt_done_s:
             self.clock.prompt_done_s = now_s
@@ -137,8 +139,8 @@ class EngineSequence:
             id=self.id,
             tokens=emission.tokens,
             origins=emission.origins,
-            drafter=draft.drafter,
-            n_drafted=len(draft),
+            drafter=drafter,
+            n_drafted=n_drafted,
             round=self.round,
             logprobs=logprobs,
             time_ms=now_s * 1000.0,

@@ -102,7 +102,8 @@ class Stepper:
             laws = LawRows(sequence, r.draft, logits)
             verdict = sequence.acceptance.verify(r.draft, laws, sequence.random())
             emission = sequence.emit(r.draft, verdict)
-            event = sequence.event(emission, r.draft, _logprobs(sequence, emission, logits))
+            logprobs_of_tokens = _logprobs(sequence, emission, logits)
+            event = sequence.event(emission, r.drafter, len(r.draft), logprobs_of_tokens)
             if emission.finish is not None:
                 self._release(sequence)
             else:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from lucebox import models
 from lucebox.runtime.rows import Rows, Want
 from lucebox.runtime.runtime import Runtime
 from tests.support.oracle_models import CASES, N_CTX, N_VOCAB, Oracle, OracleCase
@@ -27,6 +28,10 @@ def pair(
         oracle.path, device="CPU", n_threads=2, n_ctx=N_CTX, n_sequences=2, kv_type="f32"
     ) as runtime:
         yield oracle, runtime
+
+
+def test_every_architecture_has_an_oracle() -> None:
+    assert {case.arch for case in CASES} == set(models.names())
 
 
 def test_prefill_then_decode_then_a_batch(pair: tuple[Oracle, Runtime]) -> None:

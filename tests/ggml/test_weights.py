@@ -178,9 +178,9 @@ def test_types_that_ggml_cannot_multiply_are_refused(tmp_path: Path) -> None:
 
 def test_unknown_architectures_are_named(tmp_path: Path) -> None:
     path = write_tiny(tmp_path / "tiny.gguf", arch="mamba", metadata={"tokenizer.ggml.pre": "qwen2"})
-    with pytest.raises(UnsupportedModelError, match=r"'mamba' is not implemented .*llama, qwen2"):
+    with pytest.raises(UnsupportedModelError, match=r"'mamba' is not implemented .*llama.*qwen2"):
         _logits(path)
-    assert models.names() == ["llama", "qwen2"]
+    assert "mamba" not in models.names()
     with pytest.raises(ConfigError, match=r"Unknown models 'lama'.*llama"):
         models.get("lama")
 

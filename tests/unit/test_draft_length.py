@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lucebox import draft_length
-from lucebox.core import Distribution
+from lucebox.core import Distribution, RoundResult
 from lucebox.draft_length.base import Plan, SequenceState
 from lucebox.errors import ConfigError
 
@@ -15,6 +15,19 @@ BATCH = [SequenceState(3, 10, 100), SequenceState(5, 90, 2), SequenceState(6, 99
 
 def test_names() -> None:
     assert {"fixed", "threshold"} <= set(draft_length.names())
+
+
+@pytest.mark.parametrize("name", draft_length.names())
+def test_every_controller_plans_for_every_sequence(name: str) -> None:
+    controller = draft_length.create(name)
+    for drafters in (["model", "ngram"], []):
+        plans = controller.plan(BATCH, drafters)
+        for state in BATCH:
+            assert 0 <= plans[state.sequence].n_max <= (state.n_room if drafters else 0)
+            assert plans[state.sequence].drafter in (drafters or [""])
+    for n_accepted in (0, 2):
+        controller.update(RoundResult(3, "model", 2, n_accepted, 1.0, 5.0, 3, 10))
+    assert isinstance(controller.keep_drafting(3, Distribution.one_hot(3, 0), 0), bool)
 
 
 @pytest.mark.parametrize(

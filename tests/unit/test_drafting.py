@@ -26,7 +26,7 @@ class Ones(Drafter):
     name = "ones"
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[Draft]:
-        return [Draft.chain([1], [None], self.name) for _ in requests]
+        return [Draft.chain([1], [None]) for _ in requests]
 
     def release(self, sequence: int) -> None:
         pass
@@ -111,6 +111,7 @@ def test_a_controller_learns_what_became_of_each_round(plain: list[int]) -> None
     answer = ask(Ones(), controller)
     assert answer.tokens == plain
     assert sum(1 + result.n_accepted for result in controller.learned) >= len(plain) - 1
+    assert {step.drafter for step in answer.steps if step.n_drafted} == {"ones"}
     for result in controller.learned:
         assert (result.drafter, result.n_drafted) in (("ones", 1), ("", 0))
         assert result.n_rows >= 1 + result.n_drafted

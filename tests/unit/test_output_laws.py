@@ -8,6 +8,7 @@ import pytest
 
 from lucebox import acceptance
 from lucebox.core import Draft, Verdict
+from lucebox.sampling.params import SamplingParams
 from lucebox.sampling.random import Purpose, RoundRandom
 from tests.support.enumerate import joint_law
 from tests.support.laws import Choose, Decoder, p_value
@@ -15,6 +16,12 @@ from tests.support.toy import P3, Q3, TOY_P, TOY_Q, constant, markov
 
 N_RUNS = 20_000
 P, Q = markov(3, 1), markov(3, 3)
+# A new strategy that calls itself lossless is tested by being there.
+LOSSLESS = [
+    name
+    for name in acceptance.names()
+    if acceptance.get(name).lossless and not acceptance.get(name).temperature_0_only
+]
 
 
 def always(gamma: int) -> Choose:
@@ -39,13 +46,13 @@ LENGTHS = {
 
 
 @pytest.mark.parametrize("choose", LENGTHS.values(), ids=LENGTHS)
-@pytest.mark.parametrize("name", ["token", "match"])
+@pytest.mark.parametrize("name", LOSSLESS)
 def test_speculation_keeps_the_law(name: str, choose: Choose) -> None:
     decoder = Decoder(acceptance.create(name), P, Q, choose)
     assert p_value(decoder, joint_law(P, 4), N_RUNS) > 1e-3
 
 
-@pytest.mark.parametrize("name", ["token", "match"])
+@pytest.mark.parametrize("name", LOSSLESS)
 def test_speculation_keeps_the_law_of_sparse_rows(name: str) -> None:
     p, q = markov(5, 3), markov(5, 4)
     decoder = Decoder(acceptance.create(name), p, q, always(3), sparse=True)
@@ -64,6 +71,10 @@ class KeyedByOffset(RoundRandom):
 
     def uniform(self, offset: int, purpose: Purpose, sibling: int = 0) -> float:
         return super().at_position(offset, purpose)
+
+
+def test_the_strategies_of_sampled_requests_are_among_them() -> None:
+    assert {acceptance.default(SamplingParams(seed=seed)) for seed in (None, 1)} <= set(LOSSLESS)
 
 
 @pytest.mark.parametrize("random", [KeyedByPosition, KeyedByOffset])

@@ -325,7 +325,7 @@ def test_an_accepted_path_of_a_tree_is_kept_and_its_siblings_are_not() -> None:
             best.append(int(target((*context, *best)).argmax()))
         wrong = [(token + 1) % N_VOCAB for token in best]
         tokens = [wrong[0], best[0], 3, wrong[1], best[1]]
-        return Draft(np.array(tokens, np.int32), np.array([0, 0, 1, 2, 2], np.int32), [None] * 5, "guessing")
+        return Draft(np.array(tokens, np.int32), np.array([0, 0, 1, 2, 2], np.int32), [None] * 5)
 
     harness = Harness(N_VOCAB, target, drafter=Guessing(tree), draft_length="fixed:n=5")
     answer = harness.ask(PROMPT, GREEDY)
