@@ -1,4 +1,4 @@
-"""Plain greedy decoding by llama.cpp, driven over stdin, in an interpreter that has `llama_cpp` but not Lucebox.
+"""Plain greedy decoding by llama.cpp, driven over stdin. Its interpreter has `llama_cpp`, but not Lucebox.
 
 Protocol: one JSON line in ({"prompt": [ids], "n_tokens": n}), one out ({"prefill_s", "decode_s", "tokens"}).
 """

@@ -2,8 +2,8 @@
 
     python -m lucebox.bench.load MODEL [--llama-cpp PYTHON] [--threads 2] [--rounds 5]
 
-Each sample is a fresh process that loads the model and computes one token; rounds alternate; medians are printed.
-The first round, which warms the page cache, does not count.
+Each sample is a fresh process that loads the model and computes one token; rounds alternate; medians are
+printed. The first round, which warms the page cache, does not count.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     python -m lucebox.bench.plain MODEL... [--llama-cpp PYTHON] [--threads 2] [--tokens 128] [--rounds 5]
 
 PYTHON is an interpreter that has `llama-cpp-python`, built natively from its sdist. Both sides load once and
-stay loaded; rounds alternate; medians of the tokens per second and of the ratio of each pair are printed. Our side
-is the whole engine, as a library user has it; `outside ggml` is the time per token between two tokens that is not
-spent in ggml's graph computation.
+stay loaded; rounds alternate; medians of the tokens per second and of the ratio of each pair are printed.
+Our side is the whole engine, as a library user has it; `outside ggml` is the part of the time per token that
+ggml's graph computation does not take.
 """
 
 from __future__ import annotations
