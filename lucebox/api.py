@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Self
 
 from lucebox.config import EngineConfig, EngineOptions
@@ -24,7 +23,7 @@ from lucebox.engine.outbox import Outbox
 from lucebox.engine.thread_client import ThreadClient
 from lucebox.errors import EngineError, TemplateError
 from lucebox.gguf import read
-from lucebox.resolve import resolve_engine
+from lucebox.resolve import Progress, resolve_engine
 from lucebox.sampling.params import SamplingParams
 from lucebox.sampling.random import fresh_seed
 from lucebox.text.chat import ChatTemplate
@@ -32,7 +31,6 @@ from lucebox.text.output import TextOutput
 from lucebox.text.tokenizer import Tokenizer
 
 CLOSE_TIMEOUT_S = 600.0  # a long prompt on a slow machine; nothing can end a thread by force
-DownloadProgress = Callable[[str, int, int], None]  # model, bytes here, bytes in all
 Messages = Sequence[Mapping[str, Any]]
 
 
@@ -87,7 +85,7 @@ class Engine:
         cls,
         options: EngineOptions,
         *,
-        on_download: DownloadProgress | None = None,
+        on_download: Progress | None = None,
         on_status: StatusHandler | None = None,
     ) -> Self:
         """An engine for `options`; the handlers hear of downloads and of loading, from other threads too."""
@@ -116,9 +114,7 @@ class Engine:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self.close()
 
     def close(self) -> None:

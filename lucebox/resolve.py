@@ -117,7 +117,7 @@ def _check_plugins(options: EngineOptions, drafter: str) -> None:
 def _n_ctx(ctx_size: int | None, target: str) -> int:
     """Context of one sequence in tokens. Raises ConfigError when the model was not trained for so much."""
     with read(target) as file:
-        n_ctx_train = file.uint(f"{file.architecture}.context_length", minimum=1)
+        n_ctx_train = file.n_ctx_train
     if ctx_size is None:
         return min(n_ctx_train, DEFAULT_CTX_SIZE_LIMIT)
     if ctx_size > n_ctx_train:

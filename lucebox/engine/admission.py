@@ -6,6 +6,7 @@ from functools import lru_cache
 
 from lucebox import acceptance, draft_length
 from lucebox.acceptance.base import AcceptanceStrategy
+from lucebox.config import AUTO
 from lucebox.draft_length.base import DraftLengthController
 from lucebox.engine.messages import Submit
 from lucebox.engine.sequence import EngineSequence
@@ -15,7 +16,6 @@ from lucebox.sampling.sampler import Sampler
 from lucebox.text.stop import StopMatcher
 from lucebox.text.vocabulary import Vocabulary
 
-AUTO = "auto"
 MAX_CACHED_STRATEGIES = 64
 
 

@@ -46,7 +46,8 @@ def load(config: EngineConfig, on_progress: LoadProgress) -> LoadedEngine:
     with ExitStack() as undo:
         with read(config.target.path) as target_file:
             vocabulary = Vocabulary.from_metadata(target_file.metadata, config.target.path)
-            _check_draft(config, target_file, vocabulary)
+            _check_context(config, target_file)
+            _check_draft(config, vocabulary)
         target = _load_model(config.target, "target model", config.n_ctx, config.n_parallel, on_progress)
         undo.callback(target.close)
         if config.n_parallel > target.n_batch:
@@ -107,7 +108,7 @@ def _load_drafter(
     if config.draft is None:
         raise ConfigError("the drafter `model` needs a draft model", remedy="name one with --draft-model")
     with read(config.draft.path) as file:
-        n_ctx = min(config.n_ctx, _n_ctx_train(file))
+        n_ctx = min(config.n_ctx, file.n_ctx_train)
     if n_ctx < config.n_ctx:
         logger.warning(
             "the draft model was trained for %d tokens: sequences that grow longer go on without drafts",
@@ -117,15 +118,19 @@ def _load_drafter(
     return ModelDrafter(runtime, n_vocab), _model_info(config.draft, runtime)
 
 
-def _check_draft(config: EngineConfig, target_file: GgufFile, vocabulary: Vocabulary) -> None:
-    """Refuses a draft model that means other text by the same ids, before anything is loaded."""
-    n_ctx_train = _n_ctx_train(target_file)
+def _check_context(config: EngineConfig, target_file: GgufFile) -> None:
+    """Refuses a context that the target was not trained for."""
+    n_ctx_train = target_file.n_ctx_train
     if config.n_ctx > n_ctx_train:
         raise ConfigError(
             f"a context of {config.n_ctx} tokens is more than the {n_ctx_train} that {config.target.path} "
             "was trained for",
             remedy=f"use --ctx-size {n_ctx_train} or less",
         )
+
+
+def _check_draft(config: EngineConfig, vocabulary: Vocabulary) -> None:
+    """Refuses a draft model that means other text by the same ids, before anything is loaded."""
     if config.draft is None:
         return
     with read(config.draft.path) as draft_file:
@@ -138,10 +143,6 @@ def _check_draft(config: EngineConfig, target_file: GgufFile, vocabulary: Vocabu
         f"the draft model {config.draft.path} does not share the vocabulary of {config.target.path}: {shown}",
         remedy="use a draft model of the same family, or --draft-model none",
     )
-
-
-def _n_ctx_train(file: GgufFile) -> int:
-    return file.uint(f"{file.architecture}.context_length", minimum=1)
 
 
 def _model_info(config: ModelConfig, runtime: Runtime) -> ModelInfo:

@@ -7,7 +7,6 @@ import os
 import re
 import stat
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,6 +96,11 @@ class GgufFile:
         return self.string("general.architecture")
 
     @property
+    def n_ctx_train(self) -> int:
+        """Tokens of context that the model was trained for. Raises ModelFileError."""
+        return self.uint(f"{self.architecture}.context_length", minimum=1)
+
+    @property
     def n_bytes(self) -> int:
         """Size on disk of all parts."""
         return sum(len(mapping) for mapping in self.mappings)
@@ -131,9 +135,7 @@ class GgufFile:
     def __enter__(self) -> GgufFile:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
