@@ -10,6 +10,7 @@ from lucebox.errors import RequestError
 
 MAX_STOPS = 16
 MAX_LOGPROBS = 20
+BAN = -100.0
 
 
 class SpeculativeParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -52,7 +53,7 @@ class SamplingParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         self._check_range("temperature", self.temperature, 0.0, 100.0)
         self._check_range("top_p", self.top_p, 0.0, 1.0, low_open=True)
         self._check_range("min_p", self.min_p, 0.0, 1.0)
-        self._check_range("repetition_penalty", self.repetition_penalty, 0.0, 100.0, low_open=True)
+        self._check_range("repetition_penalty", self.repetition_penalty, 0.01, 100.0)
         self._check_range("frequency_penalty", self.frequency_penalty, -2.0, 2.0)
         self._check_range("presence_penalty", self.presence_penalty, -2.0, 2.0)
         self._check_range("top_k", self.top_k, 0, 2**31 - 1)
@@ -74,6 +75,8 @@ class SamplingParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
                     f"logit_bias: token id {token} is outside the vocabulary of {n_vocab}", param="logit_bias"
                 )
             self._check_range("logit_bias", bias, -100.0, 100.0)
+        if sum(bias == BAN for bias in self.logit_bias.values()) == n_vocab:
+            raise RequestError("logit_bias bans every token", param="logit_bias")
 
     @staticmethod
     def _check_range(name: str, value: float, low: float, high: float, *, low_open: bool = False) -> None:

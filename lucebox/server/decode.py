@@ -72,8 +72,7 @@ def _syntax_problem(body: bytes, error: Exception) -> str:
         return "it is empty"
     if _has_lone_surrogate(body):
         return "a string contains half a UTF-16 surrogate pair, which is no character"
-    text = str(error)
-    return text[:1].lower() + text[1:]
+    return str(error)
 
 
 def _has_lone_surrogate(body: bytes) -> bool:

@@ -17,7 +17,7 @@ from lucebox.errors import ConfigError, LuceboxError, RequestError, TemplateErro
 logger = logging.getLogger(__name__)
 
 RETRY_AFTER_S = 2
-_FOLDERS = re.compile(r"(?<![\w.:/])(?:[A-Za-z]:)?[/\\](?:[^\s/\\:'\"()]+[/\\])+")
+_FOLDERS = re.compile(r"(?<![\w.:/])(?!/v1/)(?:[A-Za-z]:)?[/\\](?:[^\s/\\:'\"()]+[/\\])+")
 
 
 class ErrorBody(msgspec.Struct, frozen=True):

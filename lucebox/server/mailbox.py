@@ -35,6 +35,7 @@ class Mailbox:
 
     async def get(self, timeout_s: float | None = None) -> tuple[int, RequestEvent] | None:
         """The next event and its choice; None if none came in `timeout_s`. On the loop only."""
+        await asyncio.sleep(0)  # however many wait, other requests and a disconnect have their turn
         while True:
             with self._lock:
                 if self._waiting:

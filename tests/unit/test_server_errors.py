@@ -158,6 +158,7 @@ def test_bugs_show_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
         ("cannot read '/home/u/m.gguf'", "cannot read 'm.gguf'"),
         (r"C:\models\m.gguf is short", "m.gguf is short"),
         ("see http://example.org/a/b", "see http://example.org/a/b"),
+        ("use /v1/completions, not /srv/v1/x", "use /v1/completions, not x"),
         ("3/4 layers on /dev/dri/card0", "3/4 layers on card0"),
     ],
 )

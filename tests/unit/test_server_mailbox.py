@@ -32,6 +32,21 @@ def test_waiting_steps_become_one_and_a_failure_stays_behind_them() -> None:
     asyncio.run(run())
 
 
+def test_a_backlog_leaves_the_loop_to_others() -> None:
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        mailbox = Mailbox(loop)
+        for index in range(3):
+            mailbox.put(index, step(index))
+        for n in range(3):
+            others: list[int] = []
+            loop.call_soon(others.append, n)
+            await mailbox.get()
+            assert others == [n]
+
+    asyncio.run(run())
+
+
 def test_choices_take_turns() -> None:
     async def run() -> None:
         mailbox = Mailbox(asyncio.get_running_loop())

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from lucebox.errors import RequestError
+from lucebox.sampling.params import SamplingParams
+
+N_VOCAB = 3
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("temperature", -0.1),
+        ("temperature", math.nan),
+        ("temperature", 1e9),
+        ("top_p", 0.0),
+        ("top_p", 1.1),
+        ("min_p", -0.1),
+        ("min_p", math.inf),
+        ("top_k", -1),
+        ("repetition_penalty", 0.0),
+        ("repetition_penalty", 1e-300),  # would make logits infinite
+        ("frequency_penalty", 2.1),
+        ("presence_penalty", -2.1),
+        ("seed", 2**64),
+        ("seed", -(2**63) - 1),
+        ("max_tokens", 0),
+        ("logprobs", 21),
+        ("stop", ("",)),
+        ("stop", ("a",) * 17),
+        ("logit_bias", {N_VOCAB: 0.0}),
+        ("logit_bias", {-1: 0.0}),
+        ("logit_bias", {0: 100.1}),
+        ("logit_bias", {0: math.nan}),
+        ("logit_bias", dict.fromkeys(range(N_VOCAB), -100.0)),
+    ],
+)
+def test_a_value_out_of_range_names_its_field(field: str, value: Any) -> None:
+    with pytest.raises(RequestError) as caught:
+        SamplingParams(**{field: value}).validate(N_VOCAB)
+    assert caught.value.param == field
+    assert field in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "extreme",
+    [
+        {"temperature": 100.0, "top_p": 5e-324, "min_p": 1.0, "top_k": 2**31 - 1},
+        {"temperature": 5e-324, "repetition_penalty": 0.01, "seed": -(2**63)},
+        {"seed": 2**64 - 1, "max_tokens": 2**31 - 1, "logprobs": 20, "stop": ("a",) * 16},
+        {"logit_bias": {0: -100.0, 1: -100.0, 2: -99.0}},
+    ],
+)
+def test_the_limits_themselves_are_allowed(extreme: dict[str, Any]) -> None:
+    SamplingParams(**extreme).validate(N_VOCAB)
