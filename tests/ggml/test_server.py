@@ -142,6 +142,26 @@ def test_a_prompt_may_fill_the_context_but_one(http: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize("streamed", [False, True])
+def test_greedy_acceptance_of_a_sampled_request_is_refused(http: httpx.Client, streamed: bool) -> None:
+    asked = {
+        "messages": HELLO,
+        "temperature": 0.8,
+        "speculative": {"acceptance": "greedy"},
+        "stream": streamed,
+    }
+    response = http.post("/v1/chat/completions", json=asked)
+    assert response.status_code == 400
+    assert response.json()["error"]["param"] == "speculative.acceptance"
+    assert chat(http, max_tokens=4, speculative={"acceptance": "greedy"}, **GREEDY)["usage"]
+
+
+def test_a_foreign_host_is_refused(http: httpx.Client) -> None:
+    assert http.get("/v1/models", headers={"host": "evil.example"}).status_code == 403
+    port = http.base_url.port
+    assert http.get("/v1/models", headers={"host": f"localhost:{port}"}).status_code == 200
+
+
+@pytest.mark.parametrize("streamed", [False, True])
 def test_a_client_that_leaves_frees_the_engine(http: httpx.Client, streamed: bool) -> None:
     body = {"messages": HELLO, "max_tokens": N_CTX - 100, "n": 20, "stream": streamed, **GREEDY}
     with httpx.Client(base_url=str(http.base_url), timeout=httpx.Timeout(60, read=0.05)) as leaving:
