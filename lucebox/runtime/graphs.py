@@ -73,6 +73,9 @@ class Graph:
         self.pointer = graph
         self.forward = forward
         self.shape = forward.shape
+        self.activity = (
+            f"forward of {hparams.architecture}, {forward.shape.n_rows} rows over {forward.shape.n_kv} cells"
+        ).encode()
         self.tokens: Port
         self.positions: Port
         self.cells: Port

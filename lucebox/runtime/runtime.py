@@ -105,6 +105,7 @@ class Runtime:
         memory = KeyValueMemory(library, self.backend.buffer_type, h, n_cells, element)
         owned.callback(memory.close)
         self._scratch_cell = memory.scratch_cell
+        self._set_activity = library.abort_report.set_activity
         builder = Builder(library, device, self.architecture, h, weights.tensors, memory.tensors)
         self.graphs = GraphCache(library, self.backend.buffer_type, builder, max_graphs)
         owned.callback(self.graphs.close)
@@ -142,6 +143,7 @@ class Runtime:
         wanting = np.flatnonzero(rows.wants)
         graph = self.graphs.get(self._shape(rows, cells, len(wanting)))
         self._fill(graph, rows, cells, wanting)
+        self._set_activity(graph.activity)
         self.backend.compute(graph.pointer)
         graph.pull()
         n_wanting = len(wanting)
