@@ -23,6 +23,7 @@ DEFAULT_DRAFT_MODEL = "qwen2.5-coder-0.5b"
 DEFAULT_CTX_SIZE_LIMIT = 8192
 NONE = "none"
 AUTO = "auto"
+MODEL_DRAFTER = "model"
 
 
 class EngineOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

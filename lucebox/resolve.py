@@ -14,6 +14,7 @@ from lucebox import acceptance, draft_length, drafters, hub
 from lucebox.config import (
     AUTO,
     DEFAULT_CTX_SIZE_LIMIT,
+    MODEL_DRAFTER,
     NONE,
     EngineConfig,
     EngineOptions,
@@ -24,8 +25,6 @@ from lucebox.config import (
 from lucebox.cores import physical_cores
 from lucebox.errors import ConfigError
 from lucebox.gguf import read
-
-MODEL_DRAFTER = "model"
 
 # (model as named, bytes here, bytes in all)
 Progress = Callable[[str, int, int], None]

@@ -33,11 +33,10 @@ class DraftRequest:
 class Drafter(ABC):
     """Guesses what comes next. Owns its own cache, and rolls it back by itself.
 
-    A drafter is one file in `lucebox/drafters/` and named like its module, which exports it as `Plugin`.
-    An exception out of `propose` ends speculation for the sequences concerned, and nothing else.
+    A drafter is one file in `lucebox/drafters/` whose module name is its name, exporting its class as
+    `Plugin`. An exception out of `propose` or `observe` ends speculation for the sequences concerned, and
+    nothing else.
     """
-
-    name: str
 
     @abstractmethod
     def propose(self, requests: Sequence[DraftRequest]) -> list[Draft]:

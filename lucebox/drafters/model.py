@@ -37,8 +37,6 @@ class ModelDrafter(Drafter):
     `n_vocab` is the target's: padding may make it differ from the draft model's.
     """
 
-    name = "model"
-
     def __init__(self, runtime: Runtime, n_vocab: int) -> None:
         self.runtime = runtime
         self._n_vocab = n_vocab

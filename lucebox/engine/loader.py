@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from lucebox import drafters
-from lucebox.config import NONE, EngineConfig, ModelConfig
+from lucebox.config import MODEL_DRAFTER, NONE, EngineConfig, ModelConfig
 from lucebox.drafters.base import Drafter
 from lucebox.drafters.model import ModelDrafter
 from lucebox.engine.admission import Admission
@@ -76,7 +76,7 @@ def load(config: EngineConfig, on_progress: LoadProgress) -> LoadedEngine:
             draft_length=config.draft_length,
             load_ms=1000.0 * (time.monotonic() - started_s),
         )
-        by_name = {} if drafter is None else {drafter.name: drafter}
+        by_name = {} if drafter is None else {config.drafter.partition(":")[0]: drafter}
         stepper = Stepper(target, by_name, config.n_parallel, load_library().abort_report.set_activity)
         undo.pop_all()
         return LoadedEngine(stepper, admission, info)
@@ -103,7 +103,7 @@ def _load_drafter(
     """The drafter and, if it is a model, what it is. Its cache is sized per sequence, as the target's."""
     if config.drafter == NONE:
         return None, None
-    if config.drafter != ModelDrafter.name:
+    if config.drafter != MODEL_DRAFTER:
         return drafters.create(config.drafter), None
     if config.draft is None:
         raise ConfigError("the drafter `model` needs a draft model", remedy="name one with --draft-model")

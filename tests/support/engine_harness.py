@@ -16,6 +16,8 @@ from lucebox.text.vocabulary import Vocabulary
 from tests.support.fake_runtime import FakeRuntime, LogitsOf
 from tests.support.tiny_models import TinySpec, tiny_metadata
 
+PLUGIN = "plugin"
+
 
 @dataclass
 class Answer:
@@ -53,7 +55,10 @@ class Answer:
 
 
 class Harness:
-    """`n_vocab` - 1 letters from "a" on, then the end token, as in tests.support.tiny_vocabulary."""
+    """`n_vocab` - 1 letters from "a" on, then the end token, as in tests.support.tiny_vocabulary.
+
+    The engine knows `drafter`, if given, as PLUGIN.
+    """
 
     def __init__(
         self,
@@ -71,7 +76,7 @@ class Harness:
         self.end = n_vocab - 1
         self.vocabulary = Vocabulary.from_metadata(tiny_metadata(TinySpec(n_vocab=n_vocab)))
         self.target = FakeRuntime(n_vocab, target, n_ctx=n_ctx, n_sequences=n_parallel)
-        drafters: dict[str, Drafter] = {} if drafter is None else {drafter.name: drafter}
+        drafters: dict[str, Drafter] = {} if drafter is None else {PLUGIN: drafter}
         if draft is not None:
             self.draft = FakeRuntime(n_vocab, draft, n_ctx=draft_n_ctx or n_ctx, n_sequences=n_parallel)
             drafters["model"] = ModelDrafter(self.draft, n_vocab)  # type: ignore[arg-type]

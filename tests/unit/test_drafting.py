@@ -11,7 +11,7 @@ from lucebox.core import Draft, RoundResult, Verdict
 from lucebox.draft_length.base import DraftLengthController, Plan, SequenceState
 from lucebox.drafters.base import Drafter, DraftRequest
 from lucebox.sampling.params import SamplingParams
-from tests.support.engine_harness import Answer, Harness
+from tests.support.engine_harness import PLUGIN, Answer, Harness
 from tests.support.fake_runtime import random_model
 
 N_VOCAB = 12
@@ -22,8 +22,6 @@ TARGET = random_model(N_VOCAB, 1)
 
 class Ones(Drafter):
     """Always guesses token 1."""
-
-    name = "ones"
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[Draft]:
         return [Draft.chain([1], [None]) for _ in requests]
@@ -84,11 +82,11 @@ def plain() -> list[int]:
 @pytest.mark.parametrize(
     ("drafter", "controller", "words"),
     [
-        (Ones(), Raising(Plan("ones", 1)), "no plan"),
-        (Ones(), Incomplete(Plan("ones", 1)), "KeyError"),
+        (Ones(), Raising(Plan(PLUGIN, 1)), "no plan"),
+        (Ones(), Incomplete(Plan(PLUGIN, 1)), "KeyError"),
         (Ones(), Planning(Plan("twos", 1)), "there is no drafter 'twos'"),
-        (Ones(), Unteachable(Plan("ones", 1)), "cannot learn"),
-        (ForgetfulOnes(), Planning(Plan("ones", 1)), "cannot learn"),
+        (Ones(), Unteachable(Plan(PLUGIN, 1)), "cannot learn"),
+        (ForgetfulOnes(), Planning(Plan(PLUGIN, 1)), "cannot learn"),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -107,13 +105,13 @@ def test_failures_cost_drafts_only(
 
 
 def test_a_controller_learns_what_became_of_each_round(plain: list[int]) -> None:
-    controller = Planning(Plan("ones", 9))
+    controller = Planning(Plan(PLUGIN, 9))
     answer = ask(Ones(), controller)
     assert answer.tokens == plain
     assert sum(1 + result.n_accepted for result in controller.learned) >= len(plain) - 1
-    assert {step.drafter for step in answer.steps if step.n_drafted} == {"ones"}
+    assert {step.drafter for step in answer.steps if step.n_drafted} == {PLUGIN}
     for result in controller.learned:
-        assert (result.drafter, result.n_drafted) in (("ones", 1), ("", 0))
+        assert (result.drafter, result.n_drafted) in ((PLUGIN, 1), ("", 0))
         assert result.n_rows >= 1 + result.n_drafted
         assert 0 <= result.n_accepted <= result.n_drafted
         assert result.n_kv >= len(PROMPT)
@@ -131,7 +129,7 @@ def test_no_draft_is_longer_than_its_room() -> None:
     id = harness.submit(PROMPT, replace(PARAMS, max_tokens=4))
     sequence = harness.stepper.scheduler.find(id)
     assert sequence is not None
-    sequence.controller = Planning(Plan("ones", 1000))
+    sequence.controller = Planning(Plan(PLUGIN, 1000))
     harness.run()
     assert asked
     assert max(asked) <= 2

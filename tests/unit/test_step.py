@@ -298,13 +298,11 @@ def test_a_drafter_that_fails_costs_drafts_only(caplog: pytest.LogCaptureFixture
     answer = Harness(N_VOCAB, target, drafter=Guessing(broken)).ask(PROMPT, GREEDY)
     assert answer.tokens == Harness(N_VOCAB, target).ask(PROMPT, GREEDY).tokens
     assert [record.levelname for record in caplog.records] == ["ERROR"]  # said once, not in every round
-    assert "drafter guessing failed" in caplog.text
+    assert "drafter plugin failed" in caplog.text
 
 
 class Guessing(Drafter):
     """Proposes what the test gives it."""
-
-    name = "guessing"
 
     def __init__(self, make: Callable[[DraftRequest], Draft]) -> None:
         self._make = make
