@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -9,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from lucebox.errors import OutOfMemoryError
-from lucebox.ggml._api import BackendBufferUsage
+from lucebox.ggml._api import BackendBufferUsage, BackendDevType
 from lucebox.ggml.library import Library
 from lucebox.gguf.reader import GgufFile
 from lucebox.gguf.specs import TensorSpec, check_bytes
@@ -111,7 +112,11 @@ class Weights:
                 remedy="use a smaller model or quantisation, or another device",
             )
         self._own(buffer)
-        self.allocated_bytes += self._library.ggml_backend_buffer_get_size(buffer)
+        n_bytes = int(self._library.ggml_backend_buffer_get_size(buffer))
+        self.allocated_bytes += n_bytes
+        device = self._library.ggml_backend_buft_get_device(buffer_type)
+        if self._library.ggml_backend_dev_type(device) == BackendDevType.CPU:
+            _prefer_huge_pages(self._library.ggml_backend_buffer_get_base(buffer), n_bytes)
         return list(zip(group, tensors, strict=True))
 
     def _upload(
@@ -154,6 +159,15 @@ class Weights:
     def _own(self, buffer: int) -> None:
         self._library.ggml_backend_buffer_set_usage(buffer, BackendBufferUsage.WEIGHTS)
         self._buffers.append(buffer)
+
+
+def _prefer_huge_pages(address: int, n_bytes: int) -> None:
+    """Asks Linux for huge pages: every token reads all weights, and 3% of that was address translation."""
+    advice = getattr(mmap, "MADV_HUGEPAGE", None)
+    start = -(-address // _PAGE_BYTES) * _PAGE_BYTES
+    length = (address + n_bytes - start) // _PAGE_BYTES * _PAGE_BYTES
+    if advice is not None and length > 0:
+        ctypes.CDLL(None).madvise(ctypes.c_void_p(start), ctypes.c_size_t(length), advice)
 
 
 def _advise(mapping: mmap.mmap, advice: str, info: TensorInfo) -> None:
