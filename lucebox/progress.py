@@ -6,6 +6,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Self
 
+from lucebox import terminal
 from lucebox.engine.client import EngineState, EngineStatus
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class Bars:
             if not sys.stderr.isatty():
                 if what not in self._tasks:
                     self._tasks[what] = None
-                    print(f"lucebox: {what} {size}".rstrip(), file=sys.stderr, flush=True)
+                    terminal.say(f"lucebox: {what} {size}".rstrip())
                 return
             progress = self._open()
             task = self._tasks.get(what)

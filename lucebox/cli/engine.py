@@ -31,7 +31,7 @@ def open_engine(arguments: argparse.Namespace, environ: Mapping[str, str]) -> It
 
 def write_chunks(chunks: Iterable[Chunk], collected: list[str] | None = None) -> Timings | None:
     """Streams an answer to stdout as it comes, and a line end behind it. Text also goes to `collected`."""
-    timings = None
+    timings, has_text = None, False
     raw = not sys.stdout.isatty()
     try:
         for chunk in chunks:
@@ -40,9 +40,12 @@ def write_chunks(chunks: Iterable[Chunk], collected: list[str] | None = None) ->
             if collected is not None:
                 collected.append(chunk.text)
             timings = chunk.timings
-    finally:
-        sys.stdout.write("\n")
-        sys.stdout.flush()
+            has_text = has_text or bool(chunk.text)
+    except BaseException:
+        if has_text:  # what follows begins a line of its own
+            print(flush=True)
+        raise
+    print(flush=True)
     return timings
 
 

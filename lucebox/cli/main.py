@@ -39,17 +39,22 @@ COMMANDS: Mapping[str, Command] = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs `lucebox ARGV…`. Returns the exit code: 0, 1 for a failure, 2 for a wrong command line."""
+    terminal.prepare_streams()
     try:
         arguments = parser().parse_args(argv)
         logging.basicConfig(level=logging.WARNING, format="lucebox: %(message)s")
-        return COMMANDS[arguments.command].run(arguments, os.environ)
+        status = COMMANDS[arguments.command].run(arguments, os.environ)
+        sys.stdout.flush()
+        return status
     except LuceboxError as error:
         terminal.show_error(error)
         return 2 if isinstance(error, ConfigError) else 1
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
-    except BrokenPipeError:
-        # Whoever read the output has gone; Python would complain again when it flushes at exit.
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError):  # whoever read the output has gone, and knows
+            terminal.show_error(LuceboxError(str(error)))
+        # Python would complain again when it flushes at exit.
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

@@ -207,8 +207,12 @@ class EngineClient(ABC):
             restarts = self._status.n_restarts + n_deaths
             self._status = EngineStatus(state, detail, progress, n_restarts=restarts)
             self._changed.notify_all()
-        if self._on_status is not None:
+        if self._on_status is None:
+            return
+        try:
             self._on_status(self.status())
+        except Exception:
+            logger.exception("the status handler failed")
 
     def _dispatch(self, event: Event) -> None:
         """Brings one event of the engine to whom it concerns."""

@@ -9,11 +9,12 @@ from collections.abc import Sequence
 
 from lucebox.config import parse_server_args
 from lucebox.errors import ConfigError, LuceboxError
-from lucebox.terminal import show_error
+from lucebox.terminal import prepare_streams, show_error
 
 
 def main(argv: Sequence[str]) -> int:
     """Runs the server. Returns 0 after a signal to stop, 1 for a failure, 2 for a wrong setting."""
+    prepare_streams()
     try:
         from lucebox.server.launch import serve
 

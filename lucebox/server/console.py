@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
+from lucebox import terminal
 from lucebox.config import ServerConfig
 from lucebox.engine.messages import EngineInfo, ModelInfo
 
 
 def say(line: str) -> None:
-    print(f"lucebox: {line}", file=sys.stderr, flush=True)
+    terminal.say(f"lucebox: {line}")
 
 
 def say_plan(config: ServerConfig) -> None:

@@ -143,6 +143,18 @@ def test_a_failing_handler_cancels_its_request_and_harms_nobody(caplog: pytest.L
     assert "handler" in caplog.text
 
 
+def test_a_failing_status_handler_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    client = Scripted()
+
+    def broken(status: EngineStatus) -> None:
+        raise BrokenPipeError("nobody reads stderr")
+
+    client._on_status = broken
+    client.happen(Ready(info()))
+    assert client.wait_ready(0) == info()
+    assert "nobody reads" in caplog.text
+
+
 def test_after_a_death_requests_go_on_from_what_was_sent() -> None:
     client = Scripted()
     client.happen(Ready(info()))
