@@ -6,6 +6,7 @@ import logging
 import signal
 import socket
 import threading
+from types import FrameType
 
 import uvicorn
 
@@ -81,9 +82,8 @@ class Run:
         )
 
     def __call__(self) -> int:
-        # uvicorn raises the signal that stopped it again: by then everything is freed, and all is well.
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda number, frame: None)
+            signal.signal(number, self._on_signal)
         with self._bars:
             self._server.run(sockets=[self._listener])
         if self._failure is not None:
@@ -91,9 +91,15 @@ class Run:
         console.say("stopped")
         return 0
 
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        """Ends a server that is just being set up. Later ones go to uvicorn, which raises the one that
+        stopped it again: by then everything is freed, and all is well."""
+        if not self._server.should_exit:
+            raise KeyboardInterrupt
+
     def _on_status(self, status: EngineStatus) -> None:
         with self._lock:
-            if self._was_ready:
+            if self._was_ready or self._server.should_exit:
                 return
             match status.state:
                 case EngineState.READY:

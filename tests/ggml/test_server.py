@@ -224,6 +224,18 @@ def test_a_signal_stops_it_and_frees_the_engine(
         assert "starting it again" not in server.words()
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("delay_s", [0.0, 0.05, 0.2])
+def test_a_signal_while_it_starts_is_heeded(
+    models: tuple[Path, Path], tmp_path: Path, number: signal.Signals, delay_s: float
+) -> None:
+    server = start(models, tmp_path)
+    wait_for(lambda: "context" in server.words(), "the plan")
+    time.sleep(delay_s)
+    assert server.stop(number) in (0, 128 + signal.SIGINT)
+    assert "Traceback" not in server.words()
+
+
 def test_a_model_that_cannot_be_loaded_ends_it_with_one_line(tmp_path: Path) -> None:
     path = write_tiny(tmp_path / "broken.gguf", "llama", metadata={"llama.block_count": 7})
     server = ServerProcess(tmp_path / "log", "--target-model", str(path), "--draft-model", "none")
