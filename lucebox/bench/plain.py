@@ -4,8 +4,8 @@
 
 PYTHON is an interpreter that has `llama-cpp-python`, built natively from its sdist. Both sides load once and
 stay loaded; rounds alternate; medians of the tokens per second and of the ratio of each pair are printed.
-Our side is the whole engine, as a library user has it; `outside ggml` is the part of the time per token that
-ggml's graph computation does not take.
+Our side is the whole engine, as a library user has it; `outside ggml` is the time per step of the engine
+that ggml's graph computation does not take.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from unittest import mock
@@ -25,6 +27,8 @@ from rich.console import Console
 from rich.table import Table
 
 from lucebox import Engine, SamplingParams
+from lucebox.engine.messages import RequestEvent
+from lucebox.engine.step import Stepper
 from lucebox.ggml.backend import Backend
 from lucebox.hub import resolve
 
@@ -42,21 +46,41 @@ class Side:
     outside_ms: list[float] = field(default_factory=list)
 
 
-class ComputeClock:
-    """Sums the time spent inside ggml's graph computation, in seconds."""
+class Clock:
+    """Sums the seconds spent in the engine's steps, and in ggml's graph computation within them."""
 
     def __init__(self) -> None:
-        self.computed_s = 0.0
+        self.n_steps = 0
+        self.step_s = 0.0
+        self.compute_s = 0.0
 
-    def watch(self) -> mock._patch[object]:
-        compute, clock = Backend.compute, self
+    @contextmanager
+    def watch(self) -> Iterator[None]:
+        step, compute = Stepper.step, Backend.compute
 
-        def timed(backend: Backend, graph: int) -> None:
+        def timed_step(stepper: Stepper) -> list[RequestEvent]:
+            started = time.perf_counter()
+            events = step(stepper)
+            self.step_s += time.perf_counter() - started
+            self.n_steps += 1
+            return events
+
+        def timed_compute(backend: Backend, graph: int) -> None:
             started = time.perf_counter()
             compute(backend, graph)
-            clock.computed_s += time.perf_counter() - started
+            self.compute_s += time.perf_counter() - started
 
-        return mock.patch.object(Backend, "compute", timed)
+        with (
+            mock.patch.object(Stepper, "step", timed_step),
+            mock.patch.object(Backend, "compute", timed_compute),
+        ):
+            yield
+
+    def outside_ms(self) -> float:
+        """Milliseconds per step outside ggml's computation since the last call."""
+        milliseconds = 1000 * (self.step_s - self.compute_s) / max(1, self.n_steps)
+        self.n_steps, self.step_s, self.compute_s = 0, 0.0, 0.0
+        return milliseconds
 
 
 class LlamaCpp:
@@ -96,18 +120,17 @@ class LlamaCpp:
         self._process.wait()
 
 
-def run_lucebox(engine: Engine, clock: ComputeClock, prompt: list[int], n_tokens: int, side: Side) -> None:
+def run_lucebox(engine: Engine, clock: Clock, prompt: list[int], n_tokens: int, side: Side) -> None:
     params = SamplingParams(temperature=0, max_tokens=n_tokens + 1, ignore_eos=True)
     arrivals: list[float] = []
-    computed_s: list[float] = []
+    clock.outside_ms()
     started = time.perf_counter()
     for chunk in engine.stream(prompt, params):
         arrivals += [time.perf_counter()] * len(chunk.tokens)
-        computed_s.append(clock.computed_s)
     side.prefill.append(len(prompt) / (arrivals[0] - started))
     decode_s = arrivals[-1] - arrivals[0]
     side.decode.append((len(arrivals) - 1) / decode_s)
-    side.outside_ms.append(1000 * (decode_s - (computed_s[-1] - computed_s[0])) / (len(arrivals) - 1))
+    side.outside_ms.append(clock.outside_ms())
 
 
 def measure(model: str, args: argparse.Namespace) -> tuple[Side, Side]:
@@ -115,7 +138,7 @@ def measure(model: str, args: argparse.Namespace) -> tuple[Side, Side]:
     prompt = random.Random(SEED).choices(range(1000, 30000), k=N_PROMPT)
     ours, theirs = Side(), Side()
     llama = LlamaCpp(args.llama_cpp, path, args.threads) if args.llama_cpp else None
-    clock = ComputeClock()
+    clock = Clock()
     with clock.watch(), Engine(str(path), threads=args.threads, ctx_size=N_CTX) as engine:
         for round_ in range(args.rounds + 1):
             if round_ == 1:  # the first warms both up
@@ -148,7 +171,7 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args(argv)
-    table = Table("model", "tok/s", "prompt tok/s", "outside ggml, ms")
+    table = Table("model", "tok/s", "prompt tok/s", "step outside ggml, ms")
     if args.llama_cpp:
         for name in ("llama.cpp tok/s", "llama.cpp prompt tok/s", "ratio", "prompt ratio"):
             table.add_column(name)
