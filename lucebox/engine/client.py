@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -48,13 +49,18 @@ class EngineState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EngineStatus:
-    """`detail` says what is being loaded, or why the engine restarts or failed; `progress` is 0 to 1."""
+    """`detail` says what is being loaded, or why the engine restarts or failed; `progress` is 0 to 1.
+
+    `quiet_s` is how long the engine has said nothing although it has requests: seconds for a long prompt,
+    for ever when a device or the process hangs.
+    """
 
     state: EngineState
     detail: str = ""
     progress: float = 0.0
     n_in_flight: int = 0
     n_restarts: int = 0
+    quiet_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +125,7 @@ class EngineClient(ABC):
         self._stats = EngineStats()
         self._info: EngineInfo | None = None
         self._error: LuceboxError | None = None
+        self._heard_s = time.monotonic()  # when the engine last said something, or had no request
 
     @abstractmethod
     def start(self) -> None:
@@ -166,6 +173,8 @@ class EngineClient(ABC):
                 raise EngineError(
                     f"the engine already has {len(self._in_flight)} requests", remedy="try again later"
                 )
+            if not self._in_flight:
+                self._heard_s = time.monotonic()
             self._in_flight[request.id] = InFlight(request, on_event, list(request.generated))
             self._send(request)
 
@@ -179,7 +188,9 @@ class EngineClient(ABC):
     def status(self) -> EngineStatus:
         """Where the engine stands now."""
         with self._changed:
-            return replace(self._status, n_in_flight=len(self._in_flight))
+            n_in_flight = len(self._in_flight)
+            quiet_s = time.monotonic() - self._heard_s if n_in_flight else 0.0
+            return replace(self._status, n_in_flight=n_in_flight, quiet_s=quiet_s)
 
     def stats(self) -> EngineStats:
         """Sums over all requests that ended."""
@@ -203,6 +214,7 @@ class EngineClient(ABC):
         with self._changed:
             if self._is_over():
                 return
+            self._heard_s = time.monotonic()
             self._info = info or self._info
             restarts = self._status.n_restarts + n_deaths
             self._status = EngineStatus(state, detail, progress, n_restarts=restarts)
@@ -231,6 +243,7 @@ class EngineClient(ABC):
 
     def _deliver(self, id: str, event: RequestEvent) -> None:
         with self._changed:
+            self._heard_s = time.monotonic()
             request = self._in_flight.get(id)
             if request is None:
                 return

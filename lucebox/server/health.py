@@ -13,13 +13,17 @@ from lucebox.server.service import Service
 
 
 class Health(msgspec.Struct, frozen=True):
-    """`progress` runs from 0 to 1 while loading `detail`; else `detail` says why the engine is not ready."""
+    """`progress` runs from 0 to 1 while loading `detail`; else `detail` says why the engine is not ready.
+
+    `quiet_s`: how long the engine has been silent with requests in flight; a hung device shows here.
+    """
 
     status: EngineState
     detail: str
     progress: float
     n_in_flight: int
     n_restarts: int
+    quiet_s: float
 
 
 async def health(request: Request) -> Response:
@@ -31,6 +35,7 @@ async def health(request: Request) -> Response:
         round(status.progress, 4),
         status.n_in_flight,
         status.n_restarts,
+        round(status.quiet_s, 1),
     )
     is_ready = status.state is EngineState.READY
     headers = {"Cache-Control": "no-store"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from lucebox.core import Origin
@@ -141,6 +143,20 @@ def test_a_failing_handler_cancels_its_request_and_harms_nobody(caplog: pytest.L
     assert Cancel("a") in client.sent
     assert len(other) == 1
     assert "handler" in caplog.text
+
+
+def test_an_engine_that_hangs_shows_as_quiet() -> None:
+    client = Scripted()
+    client.happen(Ready(info()))
+    time.sleep(0.02)
+    assert client.status().quiet_s == 0.0
+    submit(client, "a")
+    assert client.status().quiet_s < 0.02
+    time.sleep(0.03)
+    quiet_s = client.status().quiet_s
+    assert quiet_s >= 0.03
+    client.happen(step("a", 1))
+    assert client.status().quiet_s < quiet_s
 
 
 def test_a_failing_status_handler_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:

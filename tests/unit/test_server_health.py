@@ -22,6 +22,7 @@ def test_health_follows_the_engine() -> None:
                 "progress": 0.25,
                 "n_in_flight": 0,
                 "n_restarts": 0,
+                "quiet_s": 0.0,
             }
             server.engine.become_ready()
             while (ready := await server.http.get("/health")).json()["detail"] == "tokenizer":
