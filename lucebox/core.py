@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -83,9 +84,13 @@ class Draft:
     def chain(cls, tokens: Sequence[int], q: Sequence[Distribution | None]) -> Draft:
         return cls(np.asarray(tokens, np.int32), np.arange(len(tokens), dtype=np.int32), q)
 
-    @classmethod
-    def empty(cls) -> Draft:
-        return cls.chain((), ())
+    @staticmethod
+    @functools.cache
+    def empty() -> Draft:
+        """No guess: plain decoding. One immutable value for every round."""
+        draft = Draft.chain((), ())
+        draft.tokens.flags.writeable = draft.parents.flags.writeable = False
+        return draft
 
     def __len__(self) -> int:
         return len(self.tokens)

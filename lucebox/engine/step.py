@@ -98,7 +98,7 @@ class Stepper:
             return None
         sequence, n_prefix = r.sequence, len(r.sequence.tokens)
         try:
-            logits = [output.logits[output.row_index[r.row_0 + i]] for i in range(len(r.draft) + 1)]
+            logits = [output.logits_of(r.row_0 + i) for i in range(len(r.draft) + 1)]
             laws = LawRows(sequence, r.draft, logits)
             verdict = sequence.acceptance.verify(r.draft, laws, sequence.random())
             emission = sequence.emit(r.draft, verdict)

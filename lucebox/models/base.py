@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
+from lucebox.gguf.fusion import Fusion
 from lucebox.gguf.reader import GgufFile
 from lucebox.gguf.specs import TensorSpec
 from lucebox.models.forward import Forward
@@ -25,6 +26,11 @@ class Architecture(ABC):
     @abstractmethod
     def tensors(cls, hparams: Hparams) -> list[TensorSpec]:
         """Every tensor that `build` may use, with its shape."""
+
+    @classmethod
+    def fusions(cls, hparams: Hparams) -> list[Fusion]:
+        """Matrices that `build` can also use as one, where a file stores them side by side."""
+        return []
 
     @classmethod
     @abstractmethod

@@ -5,9 +5,13 @@ from __future__ import annotations
 import math
 from typing import Literal
 
+from lucebox.gguf.fusion import Fusion
 from lucebox.gguf.specs import TensorSpec, Use
 from lucebox.models.forward import Forward, RopeMode, Tensor
 from lucebox.models.hparams import Hparams
+
+FFN_GATE_UP = "ffn_gate_up"
+ATTN_QUERY_VALUE = "attn_qv"
 
 
 def decoder_tensors(
@@ -41,6 +45,18 @@ def decoder_tensors(
     return specs
 
 
+def decoder_fusions(hparams: Hparams) -> list[Fusion]:
+    """Matrices of `decoder_tensors` that multiply the same input, in the order in which files hold them."""
+    fusions = []
+    for layer in range(hparams.n_layers):
+        block = f"blk.{layer}."
+        gate_up = (f"{block}ffn_gate.weight", f"{block}ffn_up.weight")
+        query_value = (f"{block}attn_q.weight", f"{block}attn_v.weight")
+        fusions.append(Fusion(f"{block}{FFN_GATE_UP}.weight", gate_up))
+        fusions.append(Fusion(f"{block}{ATTN_QUERY_VALUE}.weight", query_value))
+    return fusions
+
+
 def build_decoder(forward: Forward, hparams: Hparams, rope_mode: RopeMode) -> None:
     """The whole network: embedding, layers, and the head for the rows that want something."""
     x = forward.embed("token_embd.weight")
@@ -69,13 +85,18 @@ def attention_inputs(
     """Stores keys and values of `layer`; returns the rotated queries [head_dim, n_heads, n_rows]."""
     h, block = hparams, f"blk.{layer}."
     query = None
-    if needs_query:
-        query = forward.heads(forward.linear(x, block + "attn_q"), h.head_dim_k, h.n_heads)
-        query = forward.rope(query, h.rope, rope_mode)
+    if forward.has(f"{block}{ATTN_QUERY_VALUE}.weight"):
+        both, width = forward.linear(x, block + ATTN_QUERY_VALUE), h.n_embd_q + h.n_embd_v
+        query = forward.heads_within(both, width, 0, h.head_dim_k, h.n_heads) if needs_query else None
+        value = forward.heads_within(both, width, h.n_embd_q, h.head_dim_v, h.n_heads_kv)
+    else:
+        if needs_query:
+            query = forward.heads(forward.linear(x, block + "attn_q"), h.head_dim_k, h.n_heads)
+        value = forward.heads(forward.linear(x, block + "attn_v"), h.head_dim_v, h.n_heads_kv)
     key = forward.heads(forward.linear(x, block + "attn_k"), h.head_dim_k, h.n_heads_kv)
     key = forward.rope(key, h.rope, rope_mode)
-    value = forward.heads(forward.linear(x, block + "attn_v"), h.head_dim_v, h.n_heads_kv)
     if query is not None:
+        query = forward.rope(query, h.rope, rope_mode)
         forward.expand(query)
     forward.store(layer, key, value)
     return query
@@ -89,9 +110,12 @@ def attention(forward: Forward, hparams: Hparams, layer: int, query: Tensor) -> 
 
 def gated_ffn(forward: Forward, block: str, x: Tensor) -> Tensor:
     """down(silu(gate(x)) * up(x)), SwiGLU (arXiv:2002.05202)."""
-    up = forward.linear(x, block + "ffn_up")
-    gate = forward.linear(x, block + "ffn_gate")
-    return forward.linear(forward.swiglu(gate, up), block + "ffn_down")
+    if forward.has(f"{block}{FFN_GATE_UP}.weight"):
+        inner = forward.swiglu_halves(forward.linear(x, block + FFN_GATE_UP))
+    else:
+        up = forward.linear(x, block + "ffn_up")
+        inner = forward.swiglu(forward.linear(x, block + "ffn_gate"), up)
+    return forward.linear(inner, block + "ffn_down")
 
 
 def _is_used(forward: Forward, is_last: bool) -> bool:

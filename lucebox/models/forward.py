@@ -11,6 +11,8 @@ from lucebox.ggml._api import GGML_ROPE_TYPE_NEOX, GGML_ROPE_TYPE_NORMAL, Prec, 
 from lucebox.ggml.library import Library
 from lucebox.models.hparams import Hparams, Rope
 
+_F32_BYTES = 4
+
 Tensor = int  # address of a ggml_tensor
 
 
@@ -93,6 +95,10 @@ class Forward:
 
     # Operations, in the order a network uses them.
 
+    def has(self, weight: str) -> bool:
+        """Whether the model has this tensor, or this fusion of tensors."""
+        return weight in self._weights
+
     def embed(self, table: str) -> Tensor:
         """Embeddings of the input tokens: [n_embd, n_rows]."""
         return self._op(self._library.ggml_get_rows, self._weights[table], self.inputs.tokens)
@@ -113,6 +119,12 @@ class Forward:
     def heads(self, x: Tensor, head_dim: int, n_heads: int) -> Tensor:
         """[head_dim * n_heads, n_rows] as [head_dim, n_heads, n_rows]."""
         return self._op(self._library.ggml_reshape_3d, x, head_dim, n_heads, self.shape.n_rows)
+
+    def heads_within(self, x: Tensor, width: int, first: int, head_dim: int, n_heads: int) -> Tensor:
+        """[head_dim, n_heads, n_rows] of [width, n_rows]: its elements from `first` on, without a copy."""
+        shape = (head_dim, n_heads, self.shape.n_rows)
+        offsets = (_F32_BYTES * n for n in (head_dim, width, first))
+        return self._op(self._library.ggml_view_3d, x, *shape, *offsets)
 
     def rope(self, x: Tensor, rope: Rope, mode: RopeMode) -> Tensor:
         """Rotates [head_dim, n_heads, n_rows] to the rows' positions."""
@@ -156,6 +168,10 @@ class Forward:
     def swiglu(self, gate: Tensor, up: Tensor) -> Tensor:
         """silu(gate) * up."""
         return self._op(self._library.ggml_swiglu_split, gate, up)
+
+    def swiglu_halves(self, x: Tensor) -> Tensor:
+        """silu(first half) * second half of each row."""
+        return self._op(self._library.ggml_swiglu, x)
 
     def select_outputs(self, x: Tensor) -> Tensor:
         """Only the rows that something is wanted of: [n, n_outputs]."""

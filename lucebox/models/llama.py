@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lucebox.gguf.fusion import Fusion
 from lucebox.gguf.specs import TensorSpec, Use
 from lucebox.models import blocks
 from lucebox.models.base import Architecture
@@ -21,6 +22,10 @@ class Llama(Architecture):
             *blocks.decoder_tensors(hparams, qkv_bias="optional", other_biases=True),
             TensorSpec("rope_freqs.weight", (n_rope,), Use.VECTOR, optional=True),
         ]
+
+    @classmethod
+    def fusions(cls, hparams: Hparams) -> list[Fusion]:
+        return blocks.decoder_fusions(hparams)
 
     @classmethod
     def build(cls, forward: Forward, hparams: Hparams) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lucebox.gguf.fusion import Fusion
 from lucebox.gguf.specs import TensorSpec
 from lucebox.models import blocks
 from lucebox.models.base import Architecture
@@ -17,6 +18,10 @@ class Qwen2(Architecture):
     @classmethod
     def tensors(cls, hparams: Hparams) -> list[TensorSpec]:
         return blocks.decoder_tensors(hparams, qkv_bias="required")
+
+    @classmethod
+    def fusions(cls, hparams: Hparams) -> list[Fusion]:
+        return blocks.decoder_fusions(hparams)
 
     @classmethod
     def build(cls, forward: Forward, hparams: Hparams) -> None:

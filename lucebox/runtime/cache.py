@@ -211,7 +211,11 @@ class Cache:
             grown[: state.n] = state.held()
             state.cells = grown
         state.cells[state.n : n] = cells
-        state.mask[cells] = VISIBLE
         state.n = n
-        if len(cells):
+        if len(cells) == 1:  # one step of plain decoding: no array work
+            cell = int(cells[0])
+            state.mask[cell] = VISIBLE
+            state.n_kv = max(state.n_kv, cell + 1)
+        elif len(cells):
+            state.mask[cells] = VISIBLE
             state.n_kv = max(state.n_kv, int(cells.max()) + 1)

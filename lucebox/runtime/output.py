@@ -26,6 +26,14 @@ class Output:
         self._wanting = wanting
         self._n_rows = n_rows
 
+    def logits_of(self, row: int) -> Float32Array:
+        """float32[n_vocab]: the logits of a row of the batch, which must have wanted them."""
+        all_wanted = len(self._wanting) == self._n_rows  # then the index would only repeat the row
+        output = row if all_wanted else int(self.row_index[row])
+        assert output >= 0, f"row {row} wanted no logits"
+        logits: Float32Array = self.logits[output]
+        return logits
+
     @cached_property
     def row_index(self) -> Int32Array:
         """int32[n_rows]: which row of `logits` belongs to a row of the batch, -1 where nothing was wanted."""

@@ -16,6 +16,7 @@ from lucebox.errors import EngineError
 from lucebox.ggml.backend import Backend
 from lucebox.ggml.devices import Device, find_device
 from lucebox.ggml.library import load
+from lucebox.gguf.fusion import fuse_adjacent
 from lucebox.gguf.placement import choose_placements
 from lucebox.gguf.reader import GgufFile, read
 from lucebox.gguf.specs import match_specs
@@ -94,7 +95,9 @@ class Runtime:
         device, n_threads = self.device, self.n_threads
         element = parse_kv_type(kv_type)
         n_cells = -(-self.n_ctx * n_sequences // KV_STEP) * KV_STEP
-        matched = match_specs(self.file, self.architecture.tensors(h))
+        matched = fuse_adjacent(
+            match_specs(self.file, self.architecture.tensors(h)), self.architecture.fusions(h)
+        )
         placements = choose_placements(library, device.pointer, self.file, matched)
         check_memory(device, placements, h, n_cells, element)
         weights = Weights.load(

@@ -14,6 +14,7 @@ from lucebox import models
 from lucebox.errors import ConfigError, ModelFileError, UnsupportedModelError
 from lucebox.ggml.devices import find_device
 from lucebox.ggml.library import Library, load
+from lucebox.gguf.fusion import fuse_adjacent
 from lucebox.gguf.placement import choose_placements
 from lucebox.gguf.reader import GgufFile, read
 from lucebox.gguf.specs import match_specs
@@ -198,3 +199,18 @@ def _dequantise(file: GgufFile, name: str) -> NDArray[np.float32]:
         dtype = np.float32 if info.type == gguf.GGMLQuantizationType.F32 else np.float16
         return np.asarray(rows.view(dtype), np.float32).reshape(info.shape[::-1])
     return np.asarray(gguf.dequantize(rows, info.type), np.float32)
+
+
+def test_fused_matrices_compute_the_same(tmp_path: Path) -> None:
+    paths = {
+        "gate_up": write_tiny(tmp_path / "written.gguf", "llama"),
+        "qv": write_tiny(tmp_path / "sorted.gguf", "llama", sort_tensors=True),
+    }
+    for fused, path in paths.items():
+        with read(path) as file:
+            architecture = models.for_file(file)
+            hparams = architecture.hparams(file)
+            matched = match_specs(file, architecture.tensors(hparams))
+            names = {spec.name for spec, _ in fuse_adjacent(matched, architecture.fusions(hparams))}
+        assert {pair for pair in paths if any(name.endswith(f"_{pair}.weight") for name in names)} == {fused}
+    np.testing.assert_allclose(_logits(paths["gate_up"]), _logits(paths["qv"]), atol=2e-5)

@@ -54,15 +54,19 @@ def write_tiny(
     *,
     metadata: Mapping[str, Any] | None = None,
     tensors: Mapping[str, NDArray[np.float32] | None] | None = None,
+    sort_tensors: bool = False,
     **options: Any,
 ) -> Path:
     """Writes the model that TinySpec(arch, **options) describes and returns its path.
 
     `metadata` and `tensors` replace or add entries; None removes one (for tests of damaged models).
+    `sort_tensors` stores them by name, as many converters do.
     """
     spec = TinySpec(arch=arch, **options)
     key_values = {**tiny_metadata(spec), **(metadata or {})}
     arrays = {**tiny_tensors(spec), **(tensors or {})}
+    if sort_tensors:
+        arrays = dict(sorted(arrays.items()))
     matrix_type = GGMLQuantizationType[spec.dtype.upper()]
     writer = gguf.GGUFWriter(path, arch)
     for key, value in key_values.items():
