@@ -81,11 +81,12 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     draft_length: Annotated[
         str,
         Flag(
-            "how far to guess: `fixed:n=4`, `threshold:n=8,p_min=0.6` or a plug-in",
+            "how far to guess: `fixed:n=4`, `threshold:n=8,p_min=0.6` or a plug-in; "
+            "`auto`: only while that is measured to be faster",
             Text(),
             "NAME[:OPTION=VALUE,…]",
         ),
-    ] = "threshold:n=3,p_min=0.8"
+    ] = AUTO
 
     def __post_init__(self) -> None:
         flags.check(self)

@@ -285,7 +285,7 @@ def test_the_application_under_a_foreign_server(models: tuple[Path, Path], tmp_p
 
             wait_for(ready, "a ready server", 60)
             assert chat(http, max_tokens=3, **GREEDY)["usage"]["completion_tokens"] == 3
-            chunks = stream(http, max_tokens=400, n=50, **GREEDY)
+            chunks = stream(http, max_tokens=400, n=128, **GREEDY)  # more than a drain can end
             next(chunks)
             process.send_signal(signal.SIGTERM)
             assert "shutting down" in list(chunks)[-1]["error"]["message"]

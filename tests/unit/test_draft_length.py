@@ -14,7 +14,7 @@ BATCH = [SequenceState(3, 10, 100), SequenceState(5, 90, 2), SequenceState(6, 99
 
 
 def test_names() -> None:
-    assert {"fixed", "threshold"} <= set(draft_length.names())
+    assert {"auto", "fixed", "threshold"} <= set(draft_length.names())
 
 
 @pytest.mark.parametrize("name", draft_length.names())
