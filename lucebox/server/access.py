@@ -6,12 +6,14 @@ import logging
 import re
 import time
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from lucebox.server.generation import Bill
+if TYPE_CHECKING:
+    from lucebox.server.generation import Bill
 
 logger = logging.getLogger(__name__)
 
@@ -68,10 +70,15 @@ def _line(scope: Scope, id: str, status: int, total_ms: float, record: AccessRec
     parts = [f"{client[0]} {scope['method']} {scope['path']!r} {status or '-'} {total_ms:.0f} ms {id}"]
     if (bill := record.bill) is not None:
         timings = bill.timings
-        parts.append(f"prompt {bill.n_prompt} tokens at {timings.prompt_per_second:.1f}/s")
-        parts.append(f"generated {bill.n_completion} at {timings.predicted_per_second:.1f}/s")
+        parts.append(f"prompt {bill.n_prompt} tokens{_rate(timings.prompt_per_second)}")
+        parts.append(f"generated {bill.n_completion}{_rate(timings.predicted_per_second)}")
         if timings.draft_n:
             parts.append(f"drafts {timings.draft_n_accepted}/{timings.draft_n} accepted")
     if record.note:
         parts.append(record.note)
     return ", ".join(parts)
+
+
+def _rate(per_second: float) -> str:
+    """Nothing for a request that ended before its engine told."""
+    return f" at {per_second:.1f}/s" if per_second else ""

@@ -13,10 +13,13 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from lucebox.errors import ConfigError, LuceboxError, RequestError, TemplateError
+from lucebox.server.access import record_of
+from lucebox.terminal import printable
 
 logger = logging.getLogger(__name__)
 
 RETRY_AFTER_S = 2
+_MAX_NOTE_LENGTH = 200  # characters of a refusal that the access log repeats
 _FOLDERS = re.compile(r"(?<![\w.:/])(?!/v1/)(?:[A-Za-z]:)?[/\\](?:[^\s/\\:'\"()]+[/\\])+")
 
 
@@ -99,6 +102,8 @@ async def on_lucebox_error(request: Request, error: Exception) -> Response:
     shown = api_error(error)
     if shown.status >= 500:
         logger.error("%s %s: %s", request.method, request.url.path, error)
+    else:
+        record_of(request.scope).note = printable(shown.message)[:_MAX_NOTE_LENGTH]
     return error_response(shown)
 
 

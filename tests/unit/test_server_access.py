@@ -8,7 +8,7 @@ import logging
 import httpx
 import pytest
 
-from lucebox.errors import EngineError
+from lucebox.errors import ContextLengthError, EngineError
 from tests.support.scripted_engine import Script, fails, says
 from tests.support.serving import CHAT, HELLO, serving
 
@@ -40,6 +40,14 @@ def test_one_line_per_request(caplog: pytest.LogCaptureFixture, stream: bool) ->
 def test_a_failed_stream_says_why(caplog: pytest.LogCaptureFixture) -> None:
     (line,) = lines_of(caplog, fails(EngineError("it died"), b"x"), True, {})
     assert line.endswith("it died")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_refusal_says_why_and_claims_no_speed(caplog: pytest.LogCaptureFixture, stream: bool) -> None:
+    (line,) = lines_of(caplog, fails(ContextLengthError(64, 70)), stream, {})
+    assert " 400 " in line
+    assert "70 tokens" in line
+    assert "/s" not in line
 
 
 def test_ids_are_sane(caplog: pytest.LogCaptureFixture) -> None:
