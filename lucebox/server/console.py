@@ -16,11 +16,12 @@ def say(line: str) -> None:
 def say_plan(config: ServerConfig) -> None:
     """One line each for what will be loaded, before it is."""
     engine = config.engine
-    say(f"target   {config.model_alias} ({Path(engine.target.path).name}) on {engine.target.device}")
+    say(f"target   {config.model_alias} ({Path(engine.target.path).name}), device {engine.target.device}")
     if engine.draft is None:
         say("draft    none" if engine.drafter == "none" else f"draft    {engine.drafter}")
     else:
-        say(f"draft    {Path(engine.draft.path).name} on {engine.draft.device}, {engine.draft_length}")
+        draft = Path(engine.draft.path).name
+        say(f"draft    {draft}, device {engine.draft.device}, draft length {engine.draft_length}")
     lanes = "one sequence" if engine.n_parallel == 1 else f"{engine.n_parallel} sequences"
     say(
         f"context  {engine.n_ctx} tokens, {lanes} at a time, KV cache {engine.target.kv_type}, "

@@ -35,6 +35,7 @@ def serve(options: ServerOptions) -> int:
     )
     # Its own words on starting and stopping would repeat ours.
     logging.getLogger("uvicorn.error").setLevel("DEBUG" if options.log_level == "debug" else "WARNING")
+    listen(options.host, options.port).close()  # a port in use shows before gigabytes are fetched
     with Bars() as bars:
         config = resolve(options, on_progress=bars.on_download)
     with listen(config.host, config.port) as listener:
@@ -49,8 +50,9 @@ def listen(host: str, port: int) -> socket.socket:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family, backlog=2048)
     except OSError as error:
+        reason = str(error.strerror).partition(" (while")[0]  # what follows is the address again
         raise ConfigError(
-            f"cannot listen at {host}:{port}: {error.strerror}", remedy="choose another --host or --port"
+            f"cannot listen at {host}:{port}: {reason}", remedy="choose another --host or --port"
         ) from None
 
 

@@ -84,6 +84,13 @@ def test_a_port_in_use() -> None:
             launch.listen("127.0.0.1", port)
 
 
+def test_a_port_in_use_shows_before_models_are_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "resolve", lambda *_, **__: pytest.fail("fetched"))
+    monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
+    with launch.listen("127.0.0.1", 0) as first, pytest.raises(ConfigError, match="in use \\(choose"):
+        launch.serve(ServerOptions(port=first.getsockname()[1]))
+
+
 def test_an_address_that_is_not_ours() -> None:
     with pytest.raises(ConfigError, match="--host"):
         launch.listen("192.0.2.1", 8080)
