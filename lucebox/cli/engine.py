@@ -8,7 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from lucebox.config import engine_options
+from msgspec.structs import replace
+
+from lucebox.config import NONE, engine_options
 from lucebox.terminal import printable
 
 if TYPE_CHECKING:
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 def open_engine(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Iterator[Engine]:
     """The engine that flags and environment ask for, ready; closed at the end."""
     options = engine_options(arguments, environ)
+    if arguments.no_draft:
+        options = replace(options, drafter=NONE, draft_model=None)
     from lucebox.api import Engine
     from lucebox.progress import Bars
 

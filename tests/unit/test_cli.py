@@ -87,6 +87,7 @@ def test_generate_streams_the_text_alone(engine: FakeEngine, capsys: pytest.Capt
     assert params.speculative.enabled is False
     assert engine.options is not None
     assert engine.options.threads == 2
+    assert (engine.options.drafter, engine.options.draft_model) == ("none", None)
     assert engine.closed
 
 
