@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from pathlib import Path
 
@@ -29,6 +30,7 @@ def fetch(model: str) -> Path:
         raise ConfigError(
             "hf: model names need the huggingface_hub package", remedy='pip install "lucebox[hub]"'
         ) from error
+    logging.getLogger("huggingface_hub").propagate = False  # it has a handler of its own
     try:
         paths = [hf_hub_download(match["repo"], name) for name in _part_names(match["file"])]
     except (HfHubHTTPError, OSError, ValueError) as error:

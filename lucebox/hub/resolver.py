@@ -59,7 +59,10 @@ def _unknown(model: str, catalogue: Mapping[str, CatalogueModel]) -> ConfigError
     if model and Path(model).is_dir():
         return ConfigError(f"{model} is a directory", remedy="give the path of a .gguf file in it")
     if model.endswith(".gguf") or "/" in model or "\\" in model:
-        return ConfigError(f"There is no model file {model}", remedy="check the path")
+        return ConfigError(
+            f"There is no model file {model}",
+            remedy="check the path; on Hugging Face: hf:owner/repo/file.gguf",
+        )
     close = difflib.get_close_matches(model.lower(), catalogue, n=1, cutoff=0.5)
     guess = f"did you mean {close[0]}? " if close else ""
     return ConfigError(
