@@ -63,7 +63,6 @@ class EngineSequence:
     tokens: list[int] = field(default_factory=list)
     slot: int = NO_SLOT
     n_cached: int = 0
-    round: int = 0
     clock: Clock = field(default_factory=Clock)
 
     def __post_init__(self) -> None:
@@ -119,7 +118,6 @@ class EngineSequence:
             finish, stop = self._append(candidates[n])
             n += 1
         self.sampler.commit(candidates[:n])
-        self.round += 1
         self.clock.n_rounds += 1
         self.clock.n_drafted += len(draft)
         self.clock.n_accepted += min(n, len(drafted))
@@ -141,7 +139,7 @@ class EngineSequence:
             origins=emission.origins,
             drafter=drafter,
             n_drafted=n_drafted,
-            round=self.round,
+            round=self.clock.n_rounds,
             logprobs=logprobs,
             time_ms=now_s * 1000.0,
             finish=finish,

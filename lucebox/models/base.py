@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
 
 from lucebox.gguf.fusion import Fusion
 from lucebox.gguf.reader import GgufFile
@@ -14,8 +13,6 @@ from lucebox.models.hparams import Hparams, read_hparams
 
 class Architecture(ABC):
     """What Lucebox knows of one value of `general.architecture`: the module's name, exported as `Plugin`."""
-
-    name: ClassVar[str]
 
     @classmethod
     def hparams(cls, file: GgufFile) -> Hparams:

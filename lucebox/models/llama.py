@@ -13,8 +13,6 @@ from lucebox.models.hparams import Hparams
 class Llama(Architecture):
     """Pre-norm decoder with rotary positions over adjacent pairs; biases where the file has them."""
 
-    name = "llama"
-
     @classmethod
     def tensors(cls, hparams: Hparams) -> list[TensorSpec]:
         n_rope = hparams.rope.n_dims // 2

@@ -13,8 +13,6 @@ from lucebox.models.hparams import Hparams
 class Qwen2(Architecture):
     """Pre-norm decoder with biases on queries, keys and values, and rotary positions over halves."""
 
-    name = "qwen2"
-
     @classmethod
     def tensors(cls, hparams: Hparams) -> list[TensorSpec]:
         return blocks.decoder_tensors(hparams, qkv_bias="required")

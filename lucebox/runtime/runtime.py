@@ -32,7 +32,6 @@ from lucebox.runtime.output import Output
 from lucebox.runtime.rows import Rows, Want
 
 _RESERVED_OUTPUTS = 32
-_HIDDEN = int(Want.HIDDEN)  # the highest
 
 
 class Runtime:
@@ -161,12 +160,16 @@ class Runtime:
             n_kv = max(n_kv, self.cache.n_kv(sequence))
         n_rows = row_bucket(n)
         gathers = 0 < n_wanting < n
+        if gathers:
+            n_outputs = row_bucket(n_wanting)
+        else:
+            n_outputs = n_rows if n_wanting else 0
         return Shape(
             n_rows=n_rows,
             n_kv=kv_bucket(n_kv, self.cache.n_cells),
-            n_outputs=row_bucket(n_wanting) if gathers else n_rows if n_wanting else 0,
+            n_outputs=n_outputs,
             gathers=gathers,
-            wants_hidden=n_wanting > 0 and int(rows.wants.max()) == _HIDDEN,
+            wants_hidden=bool((rows.wants == Want.HIDDEN).any()),
         )
 
     def _fill(self, graph: Graph, rows: Rows, cells: Int32Array, wanting: NDArray[np.intp]) -> None:
