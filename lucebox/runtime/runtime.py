@@ -160,14 +160,11 @@ class Runtime:
             n_kv = max(n_kv, self.cache.n_kv(sequence))
         n_rows = row_bucket(n)
         gathers = 0 < n_wanting < n
-        if gathers:
-            n_outputs = row_bucket(n_wanting)
-        else:
-            n_outputs = n_rows if n_wanting else 0
+        n_ungathered = n_rows if n_wanting else 0
         return Shape(
             n_rows=n_rows,
             n_kv=kv_bucket(n_kv, self.cache.n_cells),
-            n_outputs=n_outputs,
+            n_outputs=row_bucket(n_wanting) if gathers else n_ungathered,
             gathers=gathers,
             wants_hidden=bool((rows.wants == Want.HIDDEN).any()),
         )
