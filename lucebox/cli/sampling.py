@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def sampling_params(arguments: argparse.Namespace) -> SamplingParams:
     """The parameters asked for. Raises RequestError for one out of range."""
-    from lucebox.sampling.params import SamplingParams
+    from lucebox.sampling.params import SamplingParams, SpeculativeParams
 
     values: dict[str, Any] = {}
     for flag, _, _ in _FLAGS:
@@ -50,6 +50,8 @@ def sampling_params(arguments: argparse.Namespace) -> SamplingParams:
             values[field] = getattr(arguments, field)
     if hasattr(arguments, "stop"):
         values["stop"] = tuple(arguments.stop)
+    if arguments.no_draft:
+        values["speculative"] = SpeculativeParams(enabled=False)
     params = SamplingParams(**values)
     params.validate(_ANY_VOCABULARY)
     return params
