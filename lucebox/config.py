@@ -23,6 +23,7 @@ DEFAULT_DRAFT_MODEL = "qwen2.5-coder-0.5b"
 DEFAULT_CTX_SIZE_LIMIT = 8192
 NONE = "none"
 AUTO = "auto"
+KEEP = "keep"
 MODEL_DRAFTER = "model"
 
 
@@ -127,17 +128,20 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     device: str
     n_threads: int
     kv_type: KvType
+    quantise: str = KEEP  # the type that matrices are re-quantised to while loading
+    n_head_rows: int | None = None  # the LM head is cut to so many first tokens
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All that an engine needs to start. `n_ctx` is the context of one sequence in tokens.
 
-    `drafter` is `none` exactly when nothing drafts; `acceptance` is `auto` when each request decides.
+    `drafters` are for requests that name none, preferred first; with none of them, these decode plainly.
+    `acceptance` is `auto` when each request decides.
     """
 
     target: ModelConfig
     draft: ModelConfig | None
-    drafter: str
+    drafters: tuple[str, ...]
     acceptance: str
     draft_length: str
     n_ctx: int

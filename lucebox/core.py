@@ -18,7 +18,9 @@ class DrawMode(Enum):
     """How a drafter must pick its tokens, declared by the acceptance strategy."""
 
     ARGMAX = "argmax"
-    SAMPLE = "sample"
+    SAMPLE = "sample"  # siblings are independent, and may be equal
+    SHARED_NOISE = "shared noise"  # argmax of log q plus the Gumbel noise that the target will add, too
+    WITHOUT_REPLACEMENT = "without replacement"  # a sample whose siblings differ
 
 
 class Origin(Enum):
@@ -99,6 +101,16 @@ class Draft:
     def is_chain(self) -> bool:
         return bool(np.array_equal(self.parents, np.arange(len(self.tokens))))
 
+    @property
+    def depth(self) -> int:
+        """The tokens on the longest path."""
+        if self.is_chain:
+            return len(self.tokens)
+        depths = [0]
+        for parent in self.parents.tolist():
+            depths.append(depths[parent] + 1)
+        return max(depths)
+
     def ancestors(self, row: int) -> list[int]:
         """Draft indices on the path from the root to `row`, in order (empty for row 0)."""
         path: list[int] = []
@@ -122,8 +134,11 @@ class Verdict:
 class RoundResult:
     """One sequence's finished round, as its controller learns of it.
 
-    `draft_ms` and `verify_ms` are the wall-clock times of the whole batch's drafts and forward, `n_rows` the
-    rows of this sequence in that forward, and `n_kv` the tokens it had before.
+    `drafter` is "" where none was asked. `n_drafted` tokens were proposed, `depth` is the length of the
+    longest path among them, and `n_accepted` of it stood. `draft_ms` and `verify_ms` are the times of the
+    whole batch's drafts and forward, `n_rows` the rows of this sequence in that forward, `n_batch_rows` all
+    its rows, `n_kv` the tokens the sequence had before, and `n_caught_up` those that the drafter had to
+    compute before its first guess, beyond the last one.
     """
 
     sequence: int
@@ -134,3 +149,6 @@ class RoundResult:
     verify_ms: float
     n_rows: int
     n_kv: int
+    depth: int = 0
+    n_caught_up: int = 0
+    n_batch_rows: int = 1

@@ -52,8 +52,8 @@ def resolve_engine(options: EngineOptions, *, on_progress: Progress | None = Non
     Raises ConfigError, DownloadError or ModelFileError.
     """
     draft_model = None if options.draft_model == NONE else options.draft_model
-    drafter = _drafter(options.drafter, draft_model)
-    _check_plugins(options, drafter)
+    names = _drafters(options.drafter, draft_model)
+    _check_plugins(options, names)
     n_threads = options.threads or physical_cores()
 
     def model(name: str, device: str) -> ModelConfig:
@@ -65,7 +65,7 @@ def resolve_engine(options: EngineOptions, *, on_progress: Progress | None = Non
     return EngineConfig(
         target=target,
         draft=draft,
-        drafter=drafter,
+        drafters=names,
         acceptance=options.acceptance,
         draft_length=options.draft_length,
         n_ctx=_n_ctx(options.ctx_size, target.path),
@@ -89,11 +89,11 @@ def model_name(model: str) -> str:
     return Path(model.removeprefix("hf:")).name.removesuffix(".gguf")
 
 
-def _drafter(drafter: str, draft_model: str | None) -> str:
-    """The drafter's name, `none` for nobody. Raises ConfigError when drafter and draft model contradict."""
+def _drafters(drafter: str, draft_model: str | None) -> tuple[str, ...]:
+    """Their names, none for nobody. Raises ConfigError when drafter and draft model contradict."""
     if drafter == AUTO:
-        return NONE if draft_model is None else MODEL_DRAFTER
-    needs_model = drafter.partition(":")[0] == MODEL_DRAFTER
+        return () if draft_model is None else (MODEL_DRAFTER,)
+    needs_model = drafter != NONE and drafters.get(drafter.partition(":")[0]).needs_model
     if needs_model and draft_model is None:
         raise ConfigError("the drafter `model` needs a draft model", remedy="name one with --draft-model")
     if not needs_model and draft_model is not None:
@@ -101,12 +101,12 @@ def _drafter(drafter: str, draft_model: str | None) -> str:
             f"the drafter {drafter!r} would leave the draft model {draft_model} unused",
             remedy="use --drafter model, or --draft-model none",
         )
-    return drafter
+    return () if drafter == NONE else (drafter,)
 
 
-def _check_plugins(options: EngineOptions, drafter: str) -> None:
+def _check_plugins(options: EngineOptions, names: tuple[str, ...]) -> None:
     """Raises ConfigError for a name or option that no plug-in knows, long before a model is loaded."""
-    if drafter != NONE:
+    for drafter in names:
         drafters.get(drafter.partition(":")[0])
     if options.acceptance != AUTO:
         acceptance.create(options.acceptance)

@@ -7,7 +7,9 @@ from lucebox.plugins import Registry
 
 __all__ = ["DraftLengthController", "create", "get", "names"]
 
-_registry: Registry[DraftLengthController] = Registry("lucebox.draft_length", "lucebox.draft_length")
+_registry: Registry[DraftLengthController] = Registry(
+    "lucebox.draft_length", "lucebox.draft_length", helpers=("base", "costs")
+)
 names = _registry.names
 get = _registry.get
 

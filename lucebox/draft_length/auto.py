@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lucebox.core import Distribution, RoundResult
-from lucebox.draft_length.base import DraftLengthController, Plan, SequenceState
+from lucebox.draft_length.base import Costs, DraftLengthController, Plan, SequenceState
 from lucebox.draft_length.threshold import Threshold
 
 N_PLAIN_FIRST = 4  # plain rounds before the first trial: what guessing must beat
@@ -52,10 +52,10 @@ class Auto(DraftLengthController):
         self._n_resting = N_PLAIN_FIRST
         self._n_rest_next = N_REST
 
-    def plan(self, batch: Sequence[SequenceState], drafters: Sequence[str]) -> Mapping[int, Plan]:
-        if self._n_resting and drafters:
-            return {state.sequence: Plan(drafters[0], 0) for state in batch}
-        return self._drafting.plan(batch, drafters)
+    def plan(self, batch: Sequence[SequenceState], costs: Costs) -> Mapping[int, Plan]:
+        if self._n_resting:
+            return {state.sequence: Plan("", 0) for state in batch}
+        return self._drafting.plan(batch, costs)
 
     def keep_drafting(self, sequence: int, q_row: Distribution, depth: int) -> bool:
         return self._drafting.keep_drafting(sequence, q_row, depth)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from lucebox.draft_length.base import DraftLengthController, Plan, SequenceState
+from lucebox.draft_length.base import Costs, DraftLengthController, Plan, SequenceState
 from lucebox.errors import ConfigError
 
 
@@ -19,9 +19,13 @@ class Fixed(DraftLengthController):
         if self.n < 0:
             raise ConfigError(f"draft length fixed: n must be 0 or more, not {self.n}")
 
-    def plan(self, batch: Sequence[SequenceState], drafters: Sequence[str]) -> Mapping[int, Plan]:
-        drafter, n = (drafters[0], self.n) if drafters else ("", 0)
-        return {state.sequence: Plan(drafter, max(0, min(n, state.n_room))) for state in batch}
+    def plan(self, batch: Sequence[SequenceState], costs: Costs) -> Mapping[int, Plan]:
+        return {state.sequence: self._plan(state) for state in batch}
+
+    def _plan(self, state: SequenceState) -> Plan:
+        if not state.drafters:
+            return Plan("", 0)
+        return Plan(state.drafters[0], max(0, min(self.n, state.n_room)))
 
 
 Plugin = Fixed

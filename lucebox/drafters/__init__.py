@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from lucebox.drafters.base import Drafter
+from lucebox.drafters.base import Drafter, DrafterContext
 from lucebox.plugins import Registry
 
-__all__ = ["Drafter", "create", "get", "names"]
+__all__ = ["Drafter", "DrafterContext", "create", "get", "names"]
 
-_registry: Registry[Drafter] = Registry("lucebox.drafters", "lucebox.drafters")
+_registry: Registry[Drafter] = Registry(
+    "lucebox.drafters", "lucebox.drafters", helpers=("base", "combination")
+)
 names = _registry.names
 get = _registry.get
 
 
-def create(spec: str, *arguments: Any) -> Drafter:
-    """The drafter of `name:option=value,…`; `model` takes (Runtime, n_vocab). Raises ConfigError."""
-    return _registry.create(spec, *arguments)
+def create(spec: str, context: DrafterContext) -> Drafter:
+    """The drafter of `name:option=value,…`. Raises ConfigError."""
+    return _registry.create(spec, context)

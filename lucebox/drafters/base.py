@@ -5,10 +5,33 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
-from lucebox.core import Distribution, Draft, DrawMode, Verdict
+from lucebox.core import Distribution, Draft, DrawMode, Float32Array, Verdict
 from lucebox.sampling.random import RoundRandom
 from lucebox.sampling.sampler import Sampler
+
+if TYPE_CHECKING:  # the server's process looks drafters up, and loads neither ggml nor tokenizers
+    from lucebox.runtime.runtime import Runtime
+    from lucebox.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class DrafterContext:
+    """What a drafter is made for: a target, and a draft model if there is one.
+
+    `n_vocab` counts the target's ids, `n_sequences` bounds the sequences at one time, `n_ctx` their tokens.
+    A drafter that `needs_model` owns `draft_model`, and closes it. Tokenizers take a tenth of a second to
+    make, and are made when first asked for.
+    """
+
+    n_vocab: int
+    n_ctx: int
+    n_sequences: int
+    end_tokens: frozenset[int]
+    draft_model: Runtime | None
+    target_tokenizer: Callable[[], Tokenizer]
+    draft_tokenizer: Callable[[], Tokenizer]
 
 
 @dataclass(slots=True)
@@ -18,6 +41,9 @@ class DraftRequest:
     `prefix` holds every committed token, prompt included; it may be hypothetical, and grows after the call.
     `n_max` is the longest draft of use. `keep_drafting(q_row, depth)` asks the draft-length controller if
     it goes on behind `depth` tokens. `stop_tokens` end a draft: nothing behind them could be kept.
+    `shape` is that of lucebox.draft_length.base.Plan: () for a chain, which is always welcome. Without
+    `needs_q`, laws of the draft are not looked at, and may be None. `prediction` is text that the caller
+    expects in the answer, as tokens.
     """
 
     sequence: int
@@ -28,22 +54,55 @@ class DraftRequest:
     random: RoundRandom
     keep_drafting: Callable[[Distribution, int], bool]
     stop_tokens: frozenset[int]
+    shape: tuple[int, ...] = ()
+    needs_q: bool = True
+    prediction: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """A finished round, plain or drafted by whomever.
+
+    `tokens` are the sequence's, what the round emitted included; the first `n_prefix` stood before it.
+    `verdict` judged `draft`, and `logits[r]` (float32[n_vocab], raw, valid during the call) are the target's
+    behind row r of it.
+    """
+
+    sequence: int
+    tokens: Sequence[int]
+    n_prefix: int
+    draft: Draft
+    verdict: Verdict
+    logits: Sequence[Float32Array]
 
 
 class Drafter(ABC):
     """Guesses what comes next. Owns its own cache, and rolls it back by itself.
 
     A drafter is one file in `lucebox/drafters/` whose module name is its name, exporting its class as
-    `Plugin`. An exception out of `propose` or `observe` ends speculation for the sequences concerned, and
-    nothing else.
+    `Plugin`, which is made of a DrafterContext and its own keyword-only options. One that `needs_model` is
+    made only where there is a draft model; any other costs next to nothing to have. An exception out of
+    `propose` or `observe` ends speculation for the sequences concerned, and nothing else.
     """
+
+    needs_model: ClassVar[bool] = False
+
+    def __init__(self, context: DrafterContext) -> None:
+        self.context = context
 
     @abstractmethod
     def propose(self, requests: Sequence[DraftRequest]) -> list[Draft]:
         """One draft per request, in order; an empty draft where there is nothing to guess."""
 
-    def observe(self, sequence: int, prefix_length: int, verdict: Verdict) -> None:  # noqa: B027 (optional)
-        """Learns what became of the last draft of `sequence`, whose prefix had `prefix_length` tokens."""
+    def observe(self, observation: Observation) -> None:  # noqa: B027 (optional)
+        """Learns from a round of a sequence that may use this drafter, whoever drafted it."""
+
+    def remember(self, tokens: Sequence[int], n_prompt: int) -> None:  # noqa: B027 (optional)
+        """Learns from a whole request that ended: `n_prompt` tokens of prompt, then the answer."""
+
+    def n_behind(self, sequence: int, n_prefix: int) -> int:
+        """Tokens to compute before the first guess behind `n_prefix` tokens, beyond the last of them."""
+        return 0
 
     def fork(self, source: int, target: int) -> None:  # noqa: B027 (optional)
         """`target` starts with what is known of `source`."""

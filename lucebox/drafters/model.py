@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lucebox.core import Distribution, Draft, DrawMode, Float32Array
-from lucebox.drafters.base import Drafter, DraftRequest
+from lucebox.drafters.base import Drafter, DrafterContext, DraftRequest
 from lucebox.runtime.rows import Rows, Want
 from lucebox.runtime.runtime import Runtime
 from lucebox.sampling.draw import sample
@@ -34,12 +34,16 @@ class ModelDrafter(Drafter):
 
     The runtime's n_sequences and n_ctx bound the sequences and their lengths; a sequence that has outgrown it
     gets empty drafts. What was drafted stays cached: a round feeds only tokens that the cache has not seen.
-    `n_vocab` is the target's: padding may make it differ from the draft model's.
+    Laws are over the target's ids: padding may make their number differ from the draft model's.
     """
 
-    def __init__(self, runtime: Runtime, n_vocab: int) -> None:
-        self.runtime = runtime
-        self._n_vocab = n_vocab
+    needs_model = True
+
+    def __init__(self, context: DrafterContext) -> None:
+        super().__init__(context)
+        assert context.draft_model is not None
+        self.runtime: Runtime = context.draft_model
+        self._n_vocab = context.n_vocab
         self._cached: dict[int, list[int]] = {}
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[Draft]:
@@ -67,6 +71,9 @@ class ModelDrafter(Drafter):
     def n_cached(self, sequence: int) -> int:
         """Tokens of `sequence` that need not be computed again."""
         return len(self._cached.get(sequence, ()))
+
+    def n_behind(self, sequence: int, n_prefix: int) -> int:
+        return max(0, n_prefix - 1 - self.n_cached(sequence))
 
     def _begin(self, request: DraftRequest) -> _Drafting:
         """Rolls the cache back to what it shares with the prefix, whose last token is always fed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 from lucebox import acceptance, draft_length
@@ -30,13 +31,13 @@ class Admission:
         *,
         acceptance_spec: str = AUTO,
         draft_length_spec: str,
-        can_draft: bool = True,
+        drafters: Sequence[str] = (),
     ) -> None:
         self._vocabulary = vocabulary
         self._n_vocab = n_vocab
         self._n_ctx = n_ctx
         self._acceptance_spec = acceptance_spec
-        self._can_draft = can_draft
+        self._drafters = tuple(drafters)
         self._controller = draft_length.create(draft_length_spec)
         # Strategies keep no state, and looking one up takes milliseconds.
         self._strategy = lru_cache(MAX_CACHED_STRATEGIES)(acceptance.create)
@@ -60,6 +61,7 @@ class Admission:
             end_tokens=self._vocabulary.eog_ids,
             token_bytes=self._vocabulary.token_bytes,
             n_ctx=self._n_ctx,
+            drafters=self._drafters,
         )
 
     def _check_tokens(self, submit: Submit) -> None:
@@ -94,7 +96,7 @@ class Admission:
     def _draft_length(self, params: SamplingParams) -> DraftLengthController | None:
         if params.speculative.enabled is False:
             return None
-        if params.speculative.enabled and not self._can_draft:
+        if params.speculative.enabled and not self._drafters:
             raise RequestError(
                 "speculative.enabled: this engine has no drafter",
                 param="speculative.enabled",

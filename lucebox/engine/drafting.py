@@ -5,14 +5,17 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from lucebox.acceptance.base import AcceptanceStrategy
-from lucebox.core import Draft, RoundResult, Verdict
+from lucebox.core import Draft, Float32Array, RoundResult, Verdict
 from lucebox.draft_length.base import DraftLengthController, Plan, SequenceState
-from lucebox.drafters.base import Drafter, DraftRequest
+from lucebox.draft_length.costs import CostTable
+from lucebox.drafters.base import DraftRequest, Observation
+from lucebox.engine.pool import DrafterPool
 from lucebox.engine.round import Round
 from lucebox.engine.sequence import EngineSequence
 
@@ -20,16 +23,19 @@ logger = logging.getLogger(__name__)
 
 
 class Drafting:
-    """The drafters at hand, by name, preferred first."""
+    """Who guesses for which sequence. `costs` is kept up to date from every round."""
 
-    def __init__(self, drafters: Mapping[str, Drafter]) -> None:
-        self._drafters = dict(drafters)
+    def __init__(self, pool: DrafterPool, costs: CostTable) -> None:
+        self._pool = pool
+        self._costs = costs
 
     def draft(self, rounds: Sequence[Round], n_draft_rows: int) -> None:
         """Gives every round that may have one its draft, of at most `n_draft_rows` tokens."""
         by_slot = {r.sequence.slot: r for r in rounds}
         for name, plans in self._plan(by_slot, n_draft_rows).items():
-            drafter = self._drafters[name]
+            drafter = self._pool.get(name)
+            for slot in plans:
+                by_slot[slot].n_caught_up = drafter.n_behind(slot, len(by_slot[slot].sequence.tokens))
             requests = [_request(by_slot[slot].sequence, plan) for slot, plan in plans.items()]
             started_s = time.perf_counter()
             try:
@@ -48,37 +54,47 @@ class Drafting:
                 r.drafter, r.draft, r.draft_ms = name, draft, 1000.0 * elapsed_s
                 r.sequence.clock.draft_s += elapsed_s
 
-    def learn(self, r: Round, verdict: Verdict, n_prefix: int, verify_ms: float) -> None:
-        """Tells drafter and controller what became of a round; `n_prefix` tokens stood before it."""
+    def learn(
+        self,
+        r: Round,
+        verdict: Verdict,
+        logits: Sequence[Float32Array],
+        n_prefix: int,
+        n_batch_rows: int,
+        verify_ms: float,
+    ) -> None:
+        """Tells drafters, costs and controller what became of a round; `n_prefix` tokens stood before it."""
         sequence = r.sequence
+        result = _result(r, verdict, n_prefix, n_batch_rows, verify_ms)
+        self._costs.update(result)
+        if sequence.controller is None:
+            return
+        observation = Observation(sequence.slot, sequence.tokens, n_prefix, r.draft, verdict, logits)
         try:
-            if r.drafter:
-                self._drafters[r.drafter].observe(sequence.slot, n_prefix, verdict)
-            if sequence.controller is not None:
-                sequence.controller.update(_result(r, verdict, n_prefix, verify_ms))
+            for drafter in self._pool.singles():
+                drafter.observe(observation)
+            sequence.controller.update(result)
         except Exception:
             logger.exception("a drafter or controller failed; request %s goes on without drafts", sequence.id)
             sequence.controller = None
 
-    def release(self, slot: int) -> None:
-        """Every drafter forgets the sequence in `slot`."""
-        for drafter in self._drafters.values():
-            drafter.release(slot)
+    def release(self, slot: int, controller: DraftLengthController | None) -> None:
+        """Everybody forgets the sequence in `slot`."""
+        self._pool.release(slot)
+        if controller is not None:
+            controller.release(slot)
 
     def close(self) -> None:
-        for drafter in self._drafters.values():
-            drafter.close()
+        self._pool.close()
 
     def _plan(self, by_slot: Mapping[int, Round], n_draft_rows: int) -> dict[str, dict[int, Plan]]:
         """Plans of the sequences that draft in this step, by drafter and slot."""
-        if not self._drafters:
-            return {}
         batches: dict[int, tuple[DraftLengthController, list[SequenceState]]] = {}
-        for slot, r in by_slot.items():
+        for r in by_slot.values():
             sequence = r.sequence
             n_room = min(sequence.n_left - 1, n_draft_rows)
-            if sequence.n_missing == 1 and sequence.controller is not None and n_room > 0:
-                state = SequenceState(slot, len(sequence.tokens), n_room)
+            if sequence.n_missing == 1 and sequence.controller and sequence.drafters and n_room > 0:
+                state = self._state(sequence, n_room)
                 batches.setdefault(id(sequence.controller), (sequence.controller, []))[1].append(state)
         plans: dict[str, dict[int, Plan]] = {}
         for controller, states in batches.values():
@@ -95,19 +111,26 @@ class Drafting:
                 plans.setdefault(plan.drafter, {})[slot] = plan
         return plans
 
+    def _state(self, sequence: EngineSequence, n_room: int) -> SequenceState:
+        n_tokens = len(sequence.tokens)
+        n_behind = {
+            name: self._pool.get(name).n_behind(sequence.slot, n_tokens) for name in sequence.drafters
+        }
+        return SequenceState(sequence.slot, n_tokens, n_room, sequence.drafters, n_behind)
+
     def _bounded_plans(
         self, controller: DraftLengthController, states: Sequence[SequenceState]
     ) -> dict[int, Plan]:
         """The plans that ask for drafts, by slot, none longer than its room."""
-        planned = controller.plan(states, list(self._drafters))
+        planned = controller.plan(states, self._costs)
         bounded: dict[int, Plan] = {}
         for state in states:
             plan = planned[state.sequence]
             n_max = min(plan.n_max, state.n_room)
             if n_max > 0:
-                if plan.drafter not in self._drafters:
+                if plan.drafter not in state.drafters:
                     raise ValueError(f"there is no drafter {plan.drafter!r}")
-                bounded[state.sequence] = Plan(plan.drafter, n_max)
+                bounded[state.sequence] = replace(plan, n_max=n_max)
         return bounded
 
 
@@ -139,10 +162,12 @@ def _request(sequence: EngineSequence, plan: Plan) -> DraftRequest:
         random=sequence.random(),
         keep_drafting=partial(sequence.controller.keep_drafting, sequence.slot),
         stop_tokens=sequence.draft_stop_tokens,
+        shape=plan.shape if sequence.acceptance.supports_trees else (),
+        needs_q=sequence.acceptance.needs_q,
     )
 
 
-def _result(r: Round, verdict: Verdict, n_prefix: int, verify_ms: float) -> RoundResult:
+def _result(r: Round, verdict: Verdict, n_prefix: int, n_batch_rows: int, verify_ms: float) -> RoundResult:
     return RoundResult(
         sequence=r.sequence.slot,
         drafter=r.drafter,
@@ -152,4 +177,7 @@ def _result(r: Round, verdict: Verdict, n_prefix: int, verify_ms: float) -> Roun
         verify_ms=verify_ms,
         n_rows=r.n_rows,
         n_kv=n_prefix,
+        depth=r.draft.depth,
+        n_caught_up=r.n_caught_up,
+        n_batch_rows=n_batch_rows,
     )

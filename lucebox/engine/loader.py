@@ -7,20 +7,22 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
-from lucebox import drafters
-from lucebox.config import MODEL_DRAFTER, NONE, EngineConfig, ModelConfig
-from lucebox.drafters.base import Drafter
-from lucebox.drafters.model import ModelDrafter
+from lucebox.config import EngineConfig, ModelConfig
+from lucebox.draft_length.costs import CostTable
+from lucebox.drafters.base import DrafterContext
 from lucebox.engine.admission import Admission
+from lucebox.engine.drafting import Drafting
 from lucebox.engine.messages import EngineInfo, ModelInfo
+from lucebox.engine.pool import DrafterPool
 from lucebox.engine.step import Stepper
 from lucebox.errors import ConfigError, VocabularyMismatchError
 from lucebox.ggml.library import load as load_library
 from lucebox.gguf import GgufFile, read
 from lucebox.runtime.runtime import Runtime
+from lucebox.text.tokenizer import Tokenizer
 from lucebox.text.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
@@ -61,23 +63,24 @@ def load(config: EngineConfig, on_progress: LoadProgress) -> LoadedEngine:
             target.n_ctx,
             acceptance_spec=config.acceptance,
             draft_length_spec=config.draft_length,
-            can_draft=config.drafter != NONE,
+            drafters=config.drafters,
         )
-        drafter, draft_info = _load_drafter(config, target.n_vocab, on_progress)
-        if drafter is not None:
-            undo.callback(drafter.close)
+        draft = _load_draft(config, on_progress)
+        if draft is not None:
+            undo.callback(draft.close)
+        pool = DrafterPool(_context(config, target, draft, vocabulary), config.drafters)
         info = EngineInfo(
             target=_model_info(config.target, target),
-            draft=draft_info,
+            draft=None if draft is None or config.draft is None else _model_info(config.draft, draft),
             n_ctx=target.n_ctx,
             n_parallel=config.n_parallel,
-            drafter=config.drafter,
+            drafters=config.drafters,
             acceptance=config.acceptance,
             draft_length=config.draft_length,
             load_ms=1000.0 * (time.monotonic() - started_s),
         )
-        by_name = {} if drafter is None else {config.drafter.partition(":")[0]: drafter}
-        stepper = Stepper(target, by_name, config.n_parallel, load_library().abort_report.set_activity)
+        note_activity = load_library().abort_report.set_activity
+        stepper = Stepper(target, Drafting(pool, CostTable()), config.n_parallel, note_activity)
         undo.pop_all()
         return LoadedEngine(stepper, admission, info)
 
@@ -97,16 +100,10 @@ def _load_model(
     )
 
 
-def _load_drafter(
-    config: EngineConfig, n_vocab: int, on_progress: LoadProgress
-) -> tuple[Drafter | None, ModelInfo | None]:
-    """The drafter and, if it is a model, what it is. Its cache is sized per sequence, as the target's."""
-    if config.drafter == NONE:
-        return None, None
-    if config.drafter != MODEL_DRAFTER:
-        return drafters.create(config.drafter), None
+def _load_draft(config: EngineConfig, on_progress: LoadProgress) -> Runtime | None:
+    """The draft model, if there is one. Its cache is sized per sequence, as the target's."""
     if config.draft is None:
-        raise ConfigError("the drafter `model` needs a draft model", remedy="name one with --draft-model")
+        return None
     with read(config.draft.path) as file:
         n_ctx = min(config.n_ctx, file.n_ctx_train)
     if n_ctx < config.n_ctx:
@@ -114,8 +111,25 @@ def _load_drafter(
             "the draft model was trained for %d tokens: sequences that grow longer go on without drafts",
             n_ctx,
         )
-    runtime = _load_model(config.draft, "draft model", n_ctx, config.n_parallel, on_progress)
-    return ModelDrafter(runtime, n_vocab), _model_info(config.draft, runtime)
+    return _load_model(config.draft, "draft model", n_ctx, config.n_parallel, on_progress)
+
+
+def _context(
+    config: EngineConfig, target: Runtime, draft: Runtime | None, vocabulary: Vocabulary
+) -> DrafterContext:
+    def tokenizer(runtime: Runtime | None) -> Tokenizer:
+        assert runtime is not None
+        return Tokenizer.from_metadata(runtime.file.metadata, str(runtime.file.path))
+
+    return DrafterContext(
+        n_vocab=target.n_vocab,
+        n_ctx=target.n_ctx,
+        n_sequences=config.n_parallel,
+        end_tokens=vocabulary.eog_ids,
+        draft_model=draft,
+        target_tokenizer=cache(partial(tokenizer, target)),
+        draft_tokenizer=cache(partial(tokenizer, draft)),
+    )
 
 
 def _check_context(config: EngineConfig, target_file: GgufFile) -> None:

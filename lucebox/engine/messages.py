@@ -113,7 +113,7 @@ class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
     draft: ModelInfo | None
     n_ctx: int
     n_parallel: int
-    drafter: str
+    drafters: tuple[str, ...]
     acceptance: str
     draft_length: str
     load_ms: float

@@ -49,6 +49,7 @@ class Round:
     draft: Draft = field(default_factory=Draft.empty)
     drafter: str = ""
     draft_ms: float = 0.0
+    n_caught_up: int = 0
     first_row: int = 0
 
     @property

@@ -60,6 +60,7 @@ class EngineSequence:
     end_tokens: frozenset[int]
     token_bytes: Callable[[int], bytes]
     n_ctx: int
+    drafters: tuple[str, ...] = ()  # who may guess, preferred first
     tokens: list[int] = field(default_factory=list)
     slot: int = NO_SLOT
     n_cached: int = 0

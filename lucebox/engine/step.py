@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from lucebox.core import Float32Array
-from lucebox.drafters.base import Drafter
 from lucebox.engine.drafting import Drafting
 from lucebox.engine.messages import Failed, RequestEvent, TokenLogprobs
 from lucebox.engine.round import LawRows, Round
@@ -26,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class Stepper:
-    """Owns the target's runtime and the drafters, and advances all running sequences a round at a time.
+    """Owns the target's runtime and `drafting`, and advances all running sequences a round at a time.
 
     `note_activity` hears what is about to be computed, for the report should ggml end the process.
     """
@@ -34,14 +33,14 @@ class Stepper:
     def __init__(
         self,
         target: Runtime,
-        drafters: Mapping[str, Drafter],
+        drafting: Drafting,
         n_parallel: int,
         note_activity: Callable[[bytes], None] = lambda activity: None,
     ) -> None:
         self.target = target
         self._note_activity = note_activity
         self.scheduler = Scheduler(n_parallel, target.n_batch)
-        self._drafting = Drafting(drafters)
+        self._drafting = drafting
 
     def step(self) -> list[RequestEvent]:
         """Advances every running sequence, and returns what its client is to be told."""
@@ -58,7 +57,8 @@ class Stepper:
         except Exception as error:
             return [self._fail(r.sequence, error) for r in rounds]
         verify_ms = 1000.0 * (time.perf_counter() - started_s)
-        events = [self._settle(r, output, verify_ms) for r in rounds]
+        n_rows = sum(r.n_rows for r in rounds)
+        events = [self._settle(r, output, n_rows, verify_ms) for r in rounds]
         return [event for event in events if event is not None]
 
     def cancel(self, id: str) -> RequestEvent | None:
@@ -91,7 +91,7 @@ class Stepper:
         self._note_activity(b"target forward, %d rows of %d sequences" % (first_row, len(rounds)))
         return self.target.forward(Rows.concatenate([r.rows() for r in rounds]))
 
-    def _settle(self, r: Round, output: Output, verify_ms: float) -> RequestEvent | None:
+    def _settle(self, r: Round, output: Output, n_batch_rows: int, verify_ms: float) -> RequestEvent | None:
         """Judges and commits one sequence's rows; an error ends this sequence and no other."""
         if not r.feed.draws:
             self._commit(r, ())
@@ -108,7 +108,7 @@ class Stepper:
                 self._release(sequence)
             else:
                 self._commit(r, verdict.path)
-                self._drafting.learn(r, verdict, n_prefix, verify_ms)
+                self._drafting.learn(r, verdict, logits, n_prefix, n_batch_rows, verify_ms)
             return event
         except Exception as error:
             return self._fail(sequence, error)
@@ -125,7 +125,7 @@ class Stepper:
         self.scheduler.remove(sequence)
         if slot >= 0:
             self.target.cache.release(slot)
-            self._drafting.release(slot)
+            self._drafting.release(slot, sequence.controller)
 
     def _fail(self, sequence: EngineSequence, error: Exception) -> Failed:
         if not isinstance(error, LuceboxError):

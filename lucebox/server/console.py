@@ -18,7 +18,7 @@ def say_plan(config: ServerConfig) -> None:
     engine = config.engine
     say(f"target   {config.model_alias} ({Path(engine.target.path).name}), device {engine.target.device}")
     if engine.draft is None:
-        say("draft    none" if engine.drafter == "none" else f"draft    {engine.drafter}")
+        say(f"draft    {', '.join(engine.drafters) or 'none'}")
     else:
         draft = Path(engine.draft.path).name
         say(f"draft    {draft}, device {engine.draft.device}, draft length {engine.draft_length}")

@@ -165,7 +165,7 @@ class Service:
     def fingerprint(self) -> str:
         """Changes whenever the same seed may give another answer."""
         engine = self.config.engine
-        parts = [engine.acceptance, engine.drafter, engine.draft_length]
+        parts = [engine.acceptance, *engine.drafters, engine.draft_length]
         for model in (engine.target, engine.draft):
             parts += [] if model is None else [Path(model.path).name, model.device, model.kv_type]
         return "fp_" + hashlib.sha256("\0".join(parts).encode()).hexdigest()[:10]

@@ -6,13 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from lucebox.core import Origin
+from lucebox.draft_length.costs import CostTable
 from lucebox.drafters.base import Drafter
 from lucebox.drafters.model import ModelDrafter
 from lucebox.engine.admission import Admission
+from lucebox.engine.drafting import Drafting
 from lucebox.engine.messages import Failed, Finish, RequestEvent, StepEvent, Submit, TokenLogprobs
+from lucebox.engine.pool import DrafterPool
 from lucebox.engine.step import Stepper
 from lucebox.sampling.params import SamplingParams
 from lucebox.text.vocabulary import Vocabulary
+from tests.support.drafting import drafter_context
 from tests.support.fake_runtime import FakeRuntime, LogitsOf
 from tests.support.tiny_models import TinySpec, tiny_metadata
 
@@ -76,18 +80,22 @@ class Harness:
         self.end = n_vocab - 1
         self.vocabulary = Vocabulary.from_metadata(tiny_metadata(TinySpec(n_vocab=n_vocab)))
         self.target = FakeRuntime(n_vocab, target, n_ctx=n_ctx, n_sequences=n_parallel)
+        context = drafter_context(n_vocab, n_ctx=n_ctx, n_sequences=n_parallel)
         drafters: dict[str, Drafter] = {} if drafter is None else {PLUGIN: drafter}
         if draft is not None:
             self.draft = FakeRuntime(n_vocab, draft, n_ctx=draft_n_ctx or n_ctx, n_sequences=n_parallel)
-            drafters["model"] = ModelDrafter(self.draft, n_vocab)  # type: ignore[arg-type]
-        self.stepper = Stepper(self.target, drafters, n_parallel)  # type: ignore[arg-type]
+            context = drafter_context(n_vocab, self.draft, n_ctx=n_ctx, n_sequences=n_parallel)
+            drafters["model"] = ModelDrafter(context)
+        pool = DrafterPool.of(context, drafters)
+        self.costs = CostTable()
+        self.stepper = Stepper(self.target, Drafting(pool, self.costs), n_parallel)  # type: ignore[arg-type]
         self.admission = Admission(
             self.vocabulary,
             n_vocab,
             n_ctx,
             acceptance_spec=acceptance,
             draft_length_spec=draft_length,
-            can_draft=bool(drafters),
+            drafters=pool.defaults,
         )
         self.answers: dict[str, Answer] = {}
 

@@ -140,7 +140,7 @@ class ScriptedEngine(EngineClient):
             draft=None,
             n_ctx=self._n_ctx,
             n_parallel=1,
-            drafter="none",
+            drafters=(),
             acceptance="auto",
             draft_length="fixed:n=4",
             load_ms=1.0,

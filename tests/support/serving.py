@@ -29,7 +29,7 @@ def server_config(**changes: Any) -> ServerConfig:
     engine = EngineConfig(
         target=target,
         draft=None,
-        drafter="none",
+        drafters=(),
         acceptance="auto",
         draft_length="fixed:n=4",
         n_ctx=N_CTX,

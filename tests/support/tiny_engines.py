@@ -38,7 +38,7 @@ def tiny_config(
     return EngineConfig(
         target=model("target.gguf", target),
         draft=None if draft is None else model("draft.gguf", {**target, **draft}),
-        drafter="none" if draft is None else "model",
+        drafters=() if draft is None else ("model",),
         acceptance=acceptance,
         draft_length=draft_length,
         n_ctx=n_ctx,

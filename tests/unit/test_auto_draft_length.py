@@ -9,6 +9,7 @@ import pytest
 from lucebox.core import RoundResult
 from lucebox.draft_length.auto import N_PLAIN_FIRST, Auto
 from lucebox.draft_length.base import SequenceState
+from lucebox.draft_length.costs import CostTable
 
 PLAIN_MS = 30.0
 
@@ -26,8 +27,8 @@ class Machine:
         """Speed against plain decoding over the next `n_tokens`."""
         start_ms, start = self.elapsed_ms, self.n_tokens
         while self.n_tokens < start + n_tokens:
-            state = SequenceState(0, self.n_tokens, 1000)
-            plan = self.controller.plan([state], ["model"])[0]
+            state = SequenceState(0, self.n_tokens, 1000, ("model",))
+            plan = self.controller.plan([state], CostTable())[0]
             if plan.n_max:
                 result = RoundResult(0, "model", 4, drafted_tokens - 1, drafted_ms / 2, drafted_ms / 2, 5, 9)
                 self.n_drafted_rounds += 1
@@ -66,9 +67,9 @@ def test_it_changes_its_mind_both_ways() -> None:
 
 
 def test_plain_decoding_is_measured_first_and_prompts_are_not_part_of_it() -> None:
-    controller, state = Auto(), SequenceState(0, 10, 100)
+    controller, state = Auto(), SequenceState(0, 10, 100, ("model",))
     for _ in range(N_PLAIN_FIRST):
         controller.update(RoundResult(0, "", 0, 0, 0.0, 900.0, 64, 10))
-        assert controller.plan([state], ["model"])[0].n_max == 0
+        assert controller.plan([state], CostTable())[0].n_max == 0
         controller.update(RoundResult(0, "", 0, 0, 0.0, PLAIN_MS, 1, 10))
-    assert controller.plan([state], ["model"])[0].n_max == 7
+    assert controller.plan([state], CostTable())[0].n_max == 7

@@ -137,7 +137,7 @@ def test_a_config_survives_the_wire() -> None:
     config = EngineConfig(
         target=target,
         draft=None,
-        drafter="none",
+        drafters=(),
         acceptance="auto",
         draft_length="fixed:n=4",
         n_ctx=512,

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 import pytest
 from msgspec.structs import replace
 
-from lucebox.core import Draft, RoundResult, Verdict
-from lucebox.draft_length.base import DraftLengthController, Plan, SequenceState
-from lucebox.drafters.base import Drafter, DraftRequest
+from lucebox.core import Draft, RoundResult
+from lucebox.draft_length.base import Costs, DraftLengthController, Plan, SequenceState
+from lucebox.drafters.base import Drafter, DraftRequest, Observation
 from lucebox.sampling.params import SamplingParams
+from tests.support.drafting import drafter_context
 from tests.support.engine_harness import PLUGIN, Answer, Harness
 from tests.support.fake_runtime import random_model
 
@@ -26,12 +27,15 @@ class Ones(Drafter):
     def propose(self, requests: Sequence[DraftRequest]) -> list[Draft]:
         return [Draft.chain([1], [None]) for _ in requests]
 
+    def __init__(self) -> None:
+        super().__init__(drafter_context(N_VOCAB))
+
     def release(self, sequence: int) -> None:
         pass
 
 
 class ForgetfulOnes(Ones):
-    def observe(self, sequence: int, prefix_length: int, verdict: Verdict) -> None:
+    def observe(self, observation: Observation) -> None:
         raise RuntimeError("cannot learn")
 
 
@@ -42,7 +46,7 @@ class Planning(DraftLengthController):
         self._plan = plan
         self.learned: list[RoundResult] = []
 
-    def plan(self, batch: Sequence[SequenceState], drafters: Sequence[str]) -> Mapping[int, Plan]:
+    def plan(self, batch: Sequence[SequenceState], costs: Costs) -> Mapping[int, Plan]:
         return {state.sequence: self._plan for state in batch}
 
     def update(self, result: RoundResult) -> None:
@@ -50,12 +54,12 @@ class Planning(DraftLengthController):
 
 
 class Raising(Planning):
-    def plan(self, batch: Sequence[SequenceState], drafters: Sequence[str]) -> Mapping[int, Plan]:
+    def plan(self, batch: Sequence[SequenceState], costs: Costs) -> Mapping[int, Plan]:
         raise RuntimeError("no plan")
 
 
 class Incomplete(Planning):
-    def plan(self, batch: Sequence[SequenceState], drafters: Sequence[str]) -> Mapping[int, Plan]:
+    def plan(self, batch: Sequence[SequenceState], costs: Costs) -> Mapping[int, Plan]:
         return {}
 
 

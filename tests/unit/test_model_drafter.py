@@ -14,6 +14,7 @@ from lucebox.sampling.draw import sample
 from lucebox.sampling.params import SamplingParams
 from lucebox.sampling.random import Purpose, RoundRandom
 from lucebox.sampling.sampler import Sampler
+from tests.support.drafting import drafter_context
 from tests.support.fake_runtime import FakeRuntime, random_model
 
 N_VOCAB = 16
@@ -21,7 +22,7 @@ N_VOCAB = 16
 
 def make(n_ctx: int = 64, n_sequences: int = 2, n_vocab: int = N_VOCAB) -> tuple[ModelDrafter, FakeRuntime]:
     runtime = FakeRuntime(n_vocab, random_model(n_vocab, 1), n_ctx=n_ctx, n_sequences=n_sequences)
-    return ModelDrafter(runtime, N_VOCAB), runtime  # type: ignore[arg-type]
+    return ModelDrafter(drafter_context(N_VOCAB, runtime)), runtime
 
 
 def ask(

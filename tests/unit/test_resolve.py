@@ -32,7 +32,7 @@ def test_defaults_are_settled(target: str) -> None:
     assert config.target.n_threads == physical_cores()
     assert config.target.device == "auto"
     assert config.n_ctx == 512
-    assert (config.draft, config.drafter, config.acceptance) == (None, "none", "auto")
+    assert (config.draft, config.drafters, config.acceptance) == (None, (), "auto")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere file names are Unicode")
@@ -65,7 +65,7 @@ def test_what_was_asked_for_arrives(target: str, draft: str) -> None:
     assert (config.target.device, config.draft.device, config.draft.path) == ("CUDA0", "1", draft)
     assert {(model.n_threads, model.kv_type) for model in (config.target, config.draft)} == {(3, "f32")}
     assert (config.n_ctx, config.n_parallel) == (100, 4)
-    assert (config.drafter, config.acceptance, config.draft_length) == ("model", "match", "fixed:n=2")
+    assert (config.drafters, config.acceptance, config.draft_length) == (("model",), "match", "fixed:n=2")
 
 
 def test_paths_become_absolute(target: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ GREEDY = SamplingParams(temperature=0.0, max_tokens=20, ignore_eos=True)
 CONFIG = EngineConfig(
     target=ModelConfig(path="fake.gguf", device="auto", n_threads=1, kv_type="f32"),
     draft=None,
-    drafter="none",
+    drafters=(),
     acceptance="auto",
     draft_length="fixed",
     n_ctx=64,
