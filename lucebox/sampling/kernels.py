@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 from lucebox.sampling import reference
 
 if TYPE_CHECKING:  # the twins have the kernels' signatures
-    rng = sampling = reference
+    gumbel = rng = sampling = reference
 else:
     from lucebox._kernels import compiled_or
 
+    gumbel = compiled_or("gumbel", reference)
     rng = compiled_or("rng", reference)
     sampling = compiled_or("sampling", reference)
 
-__all__ = ["rng", "sampling"]
+__all__ = ["gumbel", "rng", "sampling"]

@@ -25,6 +25,7 @@ class Purpose(IntEnum):
     BONUS = 3
     TARGET = 4
     PLAIN = 5
+    NOISE = 6
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,10 @@
-"""The kernels `rng` and `sampling` in NumPy: what they compute, written plainly. Oracle of tests, and
-fallback."""
+"""The kernels `rng`, `sampling` and `gumbel` in NumPy: what they compute, written plainly. Oracle of tests,
+and fallback."""
 
 from __future__ import annotations
 
 import math
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +17,11 @@ PHILOX_M = (0xD2511F53, 0xCD9E8D57)
 PHILOX_W = (0x9E3779B9, 0xBB67AE85)
 
 
-def philox(counter: tuple[int, int, int, int], key: tuple[int, int]) -> tuple[int, int, int, int]:
-    """Philox 4x32-10: four 32-bit words of the counter and two of the key to four random ones."""
+Word = TypeVar("Word", int, NDArray[Any])
+
+
+def philox(counter: tuple[Word, Word, Word, Word], key: tuple[int, int]) -> tuple[Word, Word, Word, Word]:
+    """Philox 4x32-10: four 32-bit words of the counter (or arrays) and two of the key to random ones."""
     c0, c1, c2, c3 = counter
     k0, k1 = key
     for _ in range(10):
@@ -140,3 +144,21 @@ def top(logits: Float32Array, n: int) -> Int32Array:
     checked_max(logits)
     order = np.argsort(-logits, kind="stable")[:n]
     return order[logits[order] > -math.inf].astype(np.int32)
+
+
+def gumbel_argmax(ids: Int32Array | None, probs: Float32Array, seed: int, position: int, purpose: int) -> int:
+    """The token of the largest log-probability plus noise keyed by (seed, position, purpose, token).
+
+    Each Philox block serves two neighbouring tokens. `ids` None: dense. Never a token of probability zero;
+    ValueError if there is no positive one.
+    """
+    places = np.flatnonzero(probs > 0)
+    if not len(places):
+        raise ValueError("a law without a positive probability")
+    tokens = (places if ids is None else ids[places]).astype(np.uint64)
+    places_in_text, nothing, purposes = (np.full_like(tokens, word) for word in (position, 0, purpose))
+    blocks = philox((places_in_text, tokens >> 1, nothing, purposes), (seed & WORD, seed >> 32))
+    high, low = (np.where(tokens & 1, blocks[i + 2], blocks[i]) for i in (0, 1))
+    u = ((high >> 6) * 2.0**26 + (low >> 6) + 0.5) / 2.0**52
+    noise = -np.log(-np.log(u))
+    return int(tokens[np.argmax(np.log(probs[places].astype(np.float64)) + noise)])
