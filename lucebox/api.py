@@ -20,6 +20,7 @@ from lucebox.engine.messages import (
     TokenLogprobs,
 )
 from lucebox.engine.outbox import Outbox
+from lucebox.engine.step import RoundHandler
 from lucebox.engine.thread_client import ThreadClient
 from lucebox.errors import EngineError, TemplateError
 from lucebox.gguf import read
@@ -78,7 +79,7 @@ class Engine:
 
     def __init__(self, target_model: str, draft_model: str | None = None, **options: Any) -> None:
         chosen = EngineOptions(target_model=target_model, draft_model=draft_model, **options)
-        self._open(resolve_engine(chosen), None)
+        self._open(resolve_engine(chosen))
 
     @classmethod
     def from_options(
@@ -92,15 +93,26 @@ class Engine:
         return cls.from_config(resolve_engine(options, on_progress=on_download), on_status=on_status)
 
     @classmethod
-    def from_config(cls, config: EngineConfig, *, on_status: StatusHandler | None = None) -> Self:
-        """An engine for a resolved configuration."""
+    def from_config(
+        cls,
+        config: EngineConfig,
+        *,
+        on_status: StatusHandler | None = None,
+        on_round: RoundHandler | None = None,
+    ) -> Self:
+        """An engine for a resolved configuration; `on_round` hears of rounds, in its thread."""
         engine = cls.__new__(cls)
-        engine._open(config, on_status)
+        engine._open(config, on_status, on_round)
         return engine
 
-    def _open(self, config: EngineConfig, on_status: StatusHandler | None) -> None:
+    def _open(
+        self,
+        config: EngineConfig,
+        on_status: StatusHandler | None = None,
+        on_round: RoundHandler | None = None,
+    ) -> None:
         self._ids = itertools.count()
-        self._client = ThreadClient(config, on_status)
+        self._client = ThreadClient(config, on_status, on_round)
         self._client.start()
         try:
             with read(config.target.path) as file:

@@ -17,7 +17,7 @@ from lucebox.engine.admission import Admission
 from lucebox.engine.drafting import Drafting
 from lucebox.engine.messages import EngineInfo, ModelInfo
 from lucebox.engine.pool import DrafterPool
-from lucebox.engine.step import Stepper
+from lucebox.engine.step import RoundHandler, Stepper
 from lucebox.errors import ConfigError, VocabularyMismatchError
 from lucebox.ggml.library import load as load_library
 from lucebox.gguf import GgufFile, read
@@ -39,8 +39,10 @@ class LoadedEngine:
     info: EngineInfo
 
 
-def load(config: EngineConfig, on_progress: LoadProgress) -> LoadedEngine:
-    """Loads what `config` names; `on_progress(stage, fraction)` hears of each model.
+def load(
+    config: EngineConfig, on_progress: LoadProgress, on_round: RoundHandler | None = None
+) -> LoadedEngine:
+    """Loads what `config` names; `on_progress(stage, fraction)` hears of models, `on_round` of each round.
 
     Raises the LuceboxError that stops it, with nothing left on any device.
     """
@@ -80,7 +82,7 @@ def load(config: EngineConfig, on_progress: LoadProgress) -> LoadedEngine:
             load_ms=1000.0 * (time.monotonic() - started_s),
         )
         note_activity = load_library().abort_report.set_activity
-        stepper = Stepper(target, Drafting(pool, CostTable()), config.n_parallel, note_activity)
+        stepper = Stepper(target, Drafting(pool, CostTable()), config.n_parallel, note_activity, on_round)
         undo.pop_all()
         return LoadedEngine(stepper, admission, info)
 

@@ -43,13 +43,15 @@ class LawRows(Sequence[Distribution]):
 
 @dataclass(slots=True)
 class Round:
-    """One sequence's part of a step. `first_row` is where its rows begin in the batch."""
+    """One sequence's part of a step. `first_row` is where its rows begin in the batch; the times are the
+    batch's."""
 
     feed: Feed
     draft: Draft = field(default_factory=Draft.empty)
     drafter: str = ""
     draft_ms: float = 0.0
     n_caught_up: int = 0
+    verify_ms: float = 0.0
     first_row: int = 0
 
     @property

@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
-from lucebox.core import Float32Array
+from lucebox.core import Float32Array, Verdict
 from lucebox.engine.drafting import Drafting
 from lucebox.engine.messages import Failed, RequestEvent, TokenLogprobs
 from lucebox.engine.round import LawRows, Round
@@ -23,11 +23,15 @@ from lucebox.sampling.logprobs import logprobs
 
 logger = logging.getLogger(__name__)
 
+RoundHandler = Callable[[Round, LawRows, Verdict], None]
+
 
 class Stepper:
     """Owns the target's runtime and `drafting`, and advances all running sequences a round at a time.
 
     `note_activity` hears what is about to be computed, for the report should ggml end the process.
+    `on_round` hears of every judged round before it is committed; the logits behind its laws are valid during
+    the call, and an exception out of it ends the request.
     """
 
     def __init__(
@@ -36,9 +40,11 @@ class Stepper:
         drafting: Drafting,
         n_parallel: int,
         note_activity: Callable[[bytes], None] = lambda activity: None,
+        on_round: RoundHandler | None = None,
     ) -> None:
         self.target = target
         self._note_activity = note_activity
+        self._on_round = on_round
         self.scheduler = Scheduler(n_parallel, target.n_batch)
         self._drafting = drafting
 
@@ -96,14 +102,17 @@ class Stepper:
         if not r.feed.draws:
             self._commit(r, ())
             return None
+        r.verify_ms = verify_ms
         sequence, n_prefix = r.sequence, len(r.sequence.tokens)
         try:
             logits = [output.logits_of(r.row_0 + i) for i in range(len(r.draft) + 1)]
             laws = LawRows(sequence, r.draft, logits)
             verdict = sequence.acceptance.verify(r.draft, laws, sequence.random())
-            emission = sequence.emit(r.draft, verdict)
+            if self._on_round is not None:
+                self._on_round(r, laws, verdict)
+            emission = sequence.emit(r.draft, verdict, r.drafter, verify_ms)
             logprobs_of_tokens = _logprobs(sequence, emission, logits)
-            event = sequence.event(emission, r.drafter, len(r.draft), logprobs_of_tokens)
+            event = sequence.event(emission, logprobs_of_tokens)
             if emission.finish is not None:
                 self._release(sequence)
             else:

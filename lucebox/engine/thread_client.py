@@ -12,17 +12,27 @@ from lucebox.engine.loader import load
 from lucebox.engine.loop import EngineLoop
 from lucebox.engine.messages import Failed, Loading, Message, Ready, Shutdown
 from lucebox.engine.outbox import Outbox
+from lucebox.engine.step import RoundHandler
 from lucebox.errors import EngineError, LuceboxError
 
 logger = logging.getLogger(__name__)
 
 
 class ThreadClient(EngineClient):
-    """Runs the engine in one thread and hands its events out in another, so that no handler slows it."""
+    """Runs the engine in one thread and hands its events out in another, so that no handler slows it.
 
-    def __init__(self, config: EngineConfig, on_status: StatusHandler | None = None) -> None:
+    `on_round` is called in the engine's thread, as lucebox.engine.step.Stepper says.
+    """
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        on_status: StatusHandler | None = None,
+        on_round: RoundHandler | None = None,
+    ) -> None:
         super().__init__(on_status)
         self._config = config
+        self._on_round = on_round
         self._inbox: SimpleQueue[Message] = SimpleQueue()
         self._outbox = Outbox()
         self._engine = threading.Thread(target=self._run, name="lucebox-engine", daemon=True)
@@ -50,7 +60,7 @@ class ThreadClient(EngineClient):
 
     def _run(self) -> None:
         try:
-            loaded = load(self._config, lambda stage, fraction: self._outbox.put(Loading(stage, fraction)))
+            loaded = load(self._config, self._report_loading, self._on_round)
             try:
                 self._outbox.put(Ready(loaded.info))
                 EngineLoop(loaded.stepper, loaded.admission, self._inbox, self._outbox.put).run()
@@ -62,6 +72,9 @@ class ThreadClient(EngineClient):
             self._outbox.put(Failed.of(None, error))
         finally:
             self._outbox.close()
+
+    def _report_loading(self, stage: str, fraction: float) -> None:
+        self._outbox.put(Loading(stage, fraction))
 
     def _read(self) -> None:
         while (event := self._outbox.take()) is not None:

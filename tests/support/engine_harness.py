@@ -13,7 +13,7 @@ from lucebox.engine.admission import Admission
 from lucebox.engine.drafting import Drafting
 from lucebox.engine.messages import Failed, Finish, RequestEvent, StepEvent, Submit, TokenLogprobs
 from lucebox.engine.pool import DrafterPool
-from lucebox.engine.step import Stepper
+from lucebox.engine.step import RoundHandler, Stepper
 from lucebox.sampling.params import SamplingParams
 from lucebox.text.vocabulary import Vocabulary
 from tests.support.drafting import drafter_context
@@ -76,6 +76,7 @@ class Harness:
         draft_length: str = "fixed:n=4",
         acceptance: str = "auto",
         drafter: Drafter | None = None,
+        on_round: RoundHandler | None = None,
     ) -> None:
         self.end = n_vocab - 1
         self.vocabulary = Vocabulary.from_metadata(tiny_metadata(TinySpec(n_vocab=n_vocab)))
@@ -88,7 +89,8 @@ class Harness:
             drafters["model"] = ModelDrafter(context)
         pool = DrafterPool.of(context, drafters)
         self.costs = CostTable()
-        self.stepper = Stepper(self.target, Drafting(pool, self.costs), n_parallel)  # type: ignore[arg-type]
+        drafting = Drafting(pool, self.costs)
+        self.stepper = Stepper(self.target, drafting, n_parallel, on_round=on_round)  # type: ignore[arg-type]
         self.admission = Admission(
             self.vocabulary,
             n_vocab,
