@@ -16,12 +16,12 @@ from lucebox.engine.messages import (
     FinishReason,
     StepEvent,
     Submit,
-    Timings,
     TokenLogprobs,
 )
 from lucebox.engine.outbox import Outbox
 from lucebox.engine.step import RoundHandler
 from lucebox.engine.thread_client import ThreadClient
+from lucebox.engine.timings import Timings
 from lucebox.errors import EngineError, TemplateError
 from lucebox.gguf import read
 from lucebox.resolve import Progress, resolve_engine

@@ -16,7 +16,7 @@ from lucebox.errors import RequestError, TemplateError
 
 if TYPE_CHECKING:
     from lucebox.api import Engine
-    from lucebox.engine.messages import Timings
+    from lucebox.engine.timings import Timings
     from lucebox.sampling.params import SamplingParams
 
 HELP = "talk with the model"

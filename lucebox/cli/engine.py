@@ -15,7 +15,7 @@ from lucebox.terminal import printable
 
 if TYPE_CHECKING:
     from lucebox.api import Chunk, Engine
-    from lucebox.engine.messages import Timings
+    from lucebox.engine.timings import Timings
 
 
 @contextmanager

@@ -13,7 +13,6 @@ from typing import Self
 
 import msgspec
 
-from lucebox.core import Origin
 from lucebox.engine.messages import (
     Cancel,
     EngineInfo,
@@ -25,9 +24,9 @@ from lucebox.engine.messages import (
     RequestEvent,
     StepEvent,
     Submit,
-    Timings,
     is_last,
 )
+from lucebox.engine.timings import Timings
 from lucebox.errors import EngineError, LuceboxError
 
 logger = logging.getLogger(__name__)
@@ -65,12 +64,17 @@ class EngineStatus:
 
 @dataclass(frozen=True, slots=True)
 class EngineStats:
-    """Sums over all requests that ended since the client started."""
+    """Sums over all requests that ended since the client started, and what is going on now.
+
+    `timings` has the requests that failed, too, as far as their events told.
+    """
 
     n_finished: int = 0
     n_cancelled: int = 0
     n_failed: int = 0
     timings: Timings = NO_TIMINGS
+    n_in_flight: int = 0
+    n_restarts: int = 0
 
 
 EventHandler = Callable[[RequestEvent], None]
@@ -100,10 +104,10 @@ class InFlight:
         self.seen += Timings(
             predicted_n=len(event.tokens),
             predicted_ms=elapsed_ms,
-            draft_n=event.n_drafted,
-            draft_n_accepted=sum(origin is Origin.ACCEPTED for origin in event.origins),
             n_rounds=event.n_rounds,
         )
+        for drafted in event.drafted:
+            self.seen += drafted.timings()
         if event.finish is None:
             return event
         return _with_timings(event, self.carried + event.finish.timings)
@@ -193,9 +197,9 @@ class EngineClient(ABC):
             return replace(self._status, n_in_flight=n_in_flight, quiet_s=quiet_s)
 
     def stats(self) -> EngineStats:
-        """Sums over all requests that ended."""
+        """Sums over all requests that ended, and what is going on now."""
         with self._changed:
-            return self._stats
+            return replace(self._stats, n_in_flight=len(self._in_flight), n_restarts=self._status.n_restarts)
 
     # For the transports.
 
@@ -251,17 +255,18 @@ class EngineClient(ABC):
                 event = request.note(event)
             if is_last(event):
                 del self._in_flight[id]
-                self._count(event)
+                self._count(event, request)
         try:
             request.on_event(event)
         except Exception:
             logger.exception("the event handler of request %s failed; the request is cancelled", id)
             self.cancel(id)
 
-    def _count(self, event: RequestEvent) -> None:
+    def _count(self, event: RequestEvent, request: InFlight) -> None:
         stats = self._stats
         if isinstance(event, Failed) or event.finish is None or event.finish.reason == "error":
-            self._stats = replace(stats, n_failed=stats.n_failed + 1)
+            timings = stats.timings + request.carried + request.seen
+            self._stats = replace(stats, n_failed=stats.n_failed + 1, timings=timings)
             return
         cancelled = event.finish.reason == "cancelled"
         self._stats = EngineStats(

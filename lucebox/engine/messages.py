@@ -8,41 +8,10 @@ import msgspec
 
 import lucebox.errors as errors
 from lucebox.core import Origin
+from lucebox.engine.timings import DraftedRound, Timings
 from lucebox.sampling.params import SamplingParams
 
 FinishReason = Literal["stop", "length", "cancelled", "error"]
-
-
-class Timings(msgspec.Struct, frozen=True, kw_only=True):
-    """What one request cost. Times are wall-clock milliseconds; `draft_ms` is part of `predicted_ms`."""
-
-    prompt_n: int = 0
-    prompt_ms: float = 0.0
-    predicted_n: int = 0
-    predicted_ms: float = 0.0
-    draft_n: int = 0
-    draft_n_accepted: int = 0
-    n_rounds: int = 0
-    draft_ms: float = 0.0
-
-    def __add__(self, other: Timings) -> Timings:
-        sums = (getattr(self, name) + getattr(other, name) for name in self.__struct_fields__)
-        return Timings(**dict(zip(self.__struct_fields__, sums, strict=True)))
-
-    @property
-    def prompt_per_second(self) -> float:
-        """Prompt tokens per second; 0 before anything was measured."""
-        return 1000.0 * self.prompt_n / self.prompt_ms if self.prompt_ms > 0 else 0.0
-
-    @property
-    def predicted_per_second(self) -> float:
-        """Generated tokens per second; 0 before anything was measured."""
-        return 1000.0 * self.predicted_n / self.predicted_ms if self.predicted_ms > 0 else 0.0
-
-    @property
-    def acceptance_rate(self) -> float:
-        """Accepted over drafted tokens; 0 without drafts."""
-        return self.draft_n_accepted / self.draft_n if self.draft_n else 0.0
 
 
 class TokenLogprobs(msgspec.Struct, frozen=True):
@@ -136,20 +105,29 @@ class StepEvent(msgspec.Struct, tag="step", frozen=True, kw_only=True):
     """What one round emitted for one request, in order; several rounds when the reader was slow.
 
     `origins[i]` says where `tokens[i]` came from; `logprobs`, when asked for, has one entry per token.
-    An end-of-generation token is listed (it was generated and counts), nothing behind it is. `n_drafted`
-    tokens were proposed by `drafter` ("" for none). `time_ms` is the monotonic clock at the round's end.
+    An end-of-generation token is listed (it was generated and counts), nothing behind it is. `drafted` has
+    an entry for each of the rounds that had a draft. `time_ms` is the monotonic clock at the last one's end.
     """
 
     id: str
     tokens: list[int]
     origins: list[Origin]
-    drafter: str = ""
-    n_drafted: int = 0
+    drafted: list[DraftedRound] = []
     round: int = 0
     n_rounds: int = 1
     logprobs: list[TokenLogprobs] | None = None
     time_ms: float = 0.0
     finish: Finish | None = None
+
+    @property
+    def n_drafted(self) -> int:
+        """Tokens that drafters proposed."""
+        return sum(drafted.n_drafted for drafted in self.drafted)
+
+    @property
+    def drafters(self) -> list[str]:
+        """Who proposed them, each once, first come first."""
+        return list(dict.fromkeys(drafted.drafter for drafted in self.drafted))
 
     def followed_by(self, later: StepEvent) -> StepEvent:
         """This event and the next one of the same request as one."""
@@ -160,8 +138,7 @@ class StepEvent(msgspec.Struct, tag="step", frozen=True, kw_only=True):
             id=self.id,
             tokens=self.tokens + later.tokens,
             origins=self.origins + later.origins,
-            drafter=later.drafter or self.drafter,
-            n_drafted=self.n_drafted + later.n_drafted,
+            drafted=self.drafted + later.drafted,
             round=later.round,
             n_rounds=self.n_rounds + later.n_rounds,
             logprobs=logprobs,

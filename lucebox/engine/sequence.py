@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from lucebox.acceptance.base import AcceptanceStrategy
 from lucebox.core import Draft, Origin, Verdict
 from lucebox.draft_length.base import DraftLengthController
-from lucebox.engine.messages import Finish, FinishReason, StepEvent, Submit, Timings, TokenLogprobs
+from lucebox.engine.clock import Clock
+from lucebox.engine.messages import Finish, FinishReason, StepEvent, Submit, TokenLogprobs
+from lucebox.engine.timings import DraftedRound, Timings
 from lucebox.sampling.random import RoundRandom
 from lucebox.sampling.sampler import Sampler
 from lucebox.text.stop import StopMatch, StopMatcher
@@ -22,7 +24,7 @@ class Emission:
     """What one round adds to a sequence, in order, cut behind the token that ended it.
 
     `rows[i]` is the row of the round whose law token i was judged by or drawn from. `finish` says how the
-    sequence ended, if it did.
+    sequence ended, if it did, and `drafted` what became of the round's draft, if it had one.
     """
 
     tokens: list[int]
@@ -30,18 +32,7 @@ class Emission:
     rows: list[int]
     finish: FinishReason | None = None
     stop: StopMatch | None = None
-
-
-@dataclass(slots=True)
-class Clock:
-    """Wall-clock marks of one request, in seconds of the monotonic clock, and what its rounds added up to."""
-
-    started_s: float = 0.0
-    prompt_done_s: float = 0.0
-    draft_s: float = 0.0
-    n_drafted: int = 0
-    n_accepted: int = 0
-    n_rounds: int = 0
+    drafted: DraftedRound | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -106,8 +97,11 @@ class EngineSequence:
         """The random numbers of the round that starts here."""
         return RoundRandom(self.submit.seed, len(self.tokens))
 
-    def emit(self, draft: Draft, verdict: Verdict) -> Emission:
-        """Appends what `verdict` says, up to the token that ends the sequence."""
+    def emit(self, draft: Draft, verdict: Verdict, drafter: str = "", verify_ms: float = 0.0) -> Emission:
+        """Appends what `verdict` says of a draft by `drafter`, up to the token that ends the sequence.
+
+        The target's forward took `verify_ms`.
+        """
         drafted = [int(draft.tokens[i]) for i in verdict.path]
         candidates = [*drafted, verdict.token]
         rows = [*(int(draft.parents[i]) for i in verdict.path), verdict.row]
@@ -119,15 +113,14 @@ class EngineSequence:
             finish, stop = self._append(candidates[n])
             n += 1
         self.sampler.commit(candidates[:n])
-        self.clock.n_rounds += 1
-        self.clock.n_drafted += len(draft)
-        self.clock.n_accepted += min(n, len(drafted))
-        return Emission(candidates[:n], origins[:n], rows[:n], finish, stop)
+        outcome = None
+        if len(draft):
+            outcome = DraftedRound(drafter, len(draft), draft.depth, min(n, len(drafted)))
+        self.clock.note(outcome, verify_ms)
+        return Emission(candidates[:n], origins[:n], rows[:n], finish, stop, outcome)
 
-    def event(
-        self, emission: Emission, drafter: str, n_drafted: int, logprobs: list[TokenLogprobs] | None
-    ) -> StepEvent:
-        """What the client is told of a round; `drafter` ("" for none) guessed `n_drafted` tokens."""
+    def event(self, emission: Emission, logprobs: list[TokenLogprobs] | None) -> StepEvent:
+        """What the client is told of a round."""
         now_s = time.monotonic()
         if not self.clock.prompt_done_s:
             self.clock.prompt_done_s = now_s
@@ -138,8 +131,7 @@ class EngineSequence:
             id=self.id,
             tokens=emission.tokens,
             origins=emission.origins,
-            drafter=drafter,
-            n_drafted=n_drafted,
+            drafted=[] if emission.drafted is None else [emission.drafted],
             round=self.clock.n_rounds,
             logprobs=logprobs,
             time_ms=now_s * 1000.0,
@@ -170,19 +162,8 @@ class EngineSequence:
         return ("length" if self.n_left <= 0 else None), None
 
     def _timings(self, now_s: float) -> Timings:
-        clock = self.clock
-        started_s = clock.started_s or now_s
-        prompt_done_s = clock.prompt_done_s or now_s
-        return Timings(
-            prompt_n=len(self.submit.prompt),
-            prompt_ms=1000.0 * (prompt_done_s - started_s),
-            predicted_n=self.n_generated - len(self.submit.generated),
-            predicted_ms=1000.0 * (now_s - prompt_done_s),
-            draft_n=clock.n_drafted,
-            draft_n_accepted=clock.n_accepted,
-            n_rounds=clock.n_rounds,
-            draft_ms=1000.0 * clock.draft_s,
-        )
+        n_predicted = self.n_generated - len(self.submit.generated)
+        return self.clock.timings(now_s, n_prompt=len(self.submit.prompt), n_predicted=n_predicted)
 
 
 def _last_origin(draft: Draft, verdict: Verdict) -> Origin:

@@ -9,7 +9,8 @@ from functools import partial
 from typing import Literal, Self
 
 from lucebox.engine.client import EngineClient
-from lucebox.engine.messages import Failed, StepEvent, Submit, Timings, TokenLogprobs
+from lucebox.engine.messages import Failed, StepEvent, Submit, TokenLogprobs
+from lucebox.engine.timings import Timings
 from lucebox.errors import EngineError, LuceboxError
 from lucebox.sampling.params import SamplingParams
 from lucebox.sampling.random import fresh_seed

@@ -7,7 +7,7 @@ from typing import Generic, Literal, TypeVar
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from lucebox.engine.messages import Timings
+from lucebox.engine.timings import Timings
 from lucebox.server.generation import Bill, FinishReason
 
 ChoiceT = TypeVar("ChoiceT")

@@ -21,9 +21,9 @@ from lucebox.engine.messages import (
     Shutdown,
     StepEvent,
     Submit,
-    Timings,
     TokenLogprobs,
 )
+from lucebox.engine.timings import DrafterTotals, Timings
 from lucebox.errors import EngineError, LuceboxError, TemplateError
 
 N_VOCAB = 260
@@ -81,8 +81,17 @@ def steps(
         prompt_ms=10.0,
         predicted_n=n,
         predicted_ms=100.0,
+        n_rounds=4,
         draft_n=9,
         draft_n_accepted=6,
+        draft_ms=20.0,
+        verify_ms=60.0,
+        accepted_per_position=[3, 2, 1],
+        drafted_per_position=[3, 3, 3],
+        drafters={
+            "model": DrafterTotals(n_rounds=2, n_drafted=6, n_accepted=5),
+            "suffix": DrafterTotals(n_rounds=1, n_drafted=3, n_accepted=1),
+        },
     )
     for i, step in enumerate(tokens):
         is_last = i == len(tokens) - 1

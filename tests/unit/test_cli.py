@@ -18,7 +18,7 @@ import pytest
 from lucebox.cli import main
 from lucebox.config import EngineOptions
 from lucebox.core import Origin
-from lucebox.engine.messages import Timings
+from lucebox.engine.timings import Timings
 from lucebox.errors import ContextLengthError, EngineError
 from lucebox.sampling.params import SamplingParams
 from tests.support.source_tree import ROOT

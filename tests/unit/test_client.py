@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 import pytest
 
@@ -21,8 +22,8 @@ from lucebox.engine.messages import (
     RequestEvent,
     StepEvent,
     Submit,
-    Timings,
 )
+from lucebox.engine.timings import DraftedRound, Timings
 from lucebox.errors import ConfigError, EngineError, LuceboxError
 from lucebox.sampling.params import SamplingParams
 
@@ -81,10 +82,11 @@ def submit(client: Scripted, id: str = "a") -> list[RequestEvent]:
     return events
 
 
-def step(id: str, *tokens: int, finish: Finish | None = None, **fields: int) -> StepEvent:
-    return StepEvent(
-        id=id, tokens=list(tokens), origins=[Origin.PLAIN] * len(tokens), finish=finish, **fields
-    )
+def step(
+    id: str, *tokens: int, finish: Finish | None = None, drafted: Sequence[DraftedRound] = ()
+) -> StepEvent:
+    origins = [Origin.PLAIN] * len(tokens)
+    return StepEvent(id=id, tokens=list(tokens), origins=origins, finish=finish, drafted=list(drafted))
 
 
 def test_status_follows_the_engine() -> None:
@@ -175,19 +177,22 @@ def test_after_a_death_requests_go_on_from_what_was_sent() -> None:
     client = Scripted()
     client.happen(Ready(info()))
     a = submit(client, "a")
-    client.happen(step("a", 5, 6, n_drafted=4))
+    client.happen(step("a", 5, 6, drafted=[DraftedRound("model", 4, 4, 1)]))
     assert client.die() == 0
     assert client.status().state == "restarting"
     assert client.status().n_restarts == 1
     assert client.sent == [Submit(id="a", prompt=[1, 2], params=SamplingParams(), seed=3, generated=[5, 6])]
     client.happen(Ready(info()))
-    rest = Timings(prompt_n=2, predicted_n=1, n_rounds=1)
+    rest = Timings(prompt_n=2, predicted_n=1, n_rounds=1) + DraftedRound("suffix", 2, 2, 2).timings()
     client.happen(step("a", 7, finish=Finish(reason="length", timings=rest)))
     last = a[-1]
     assert isinstance(last, StepEvent)
     assert last.finish is not None
     timings = last.finish.timings
-    assert (timings.prompt_n, timings.predicted_n, timings.draft_n, timings.n_rounds) == (2, 3, 4, 2)
+    assert (timings.prompt_n, timings.predicted_n, timings.draft_n, timings.n_rounds) == (2, 3, 6, 2)
+    assert timings.accepted_per_position == [2, 1, 0, 0]
+    assert timings.drafted_per_position == [2, 2, 1, 1]
+    assert {name: totals.n_accepted for name, totals in timings.drafters.items()} == {"model": 1, "suffix": 2}
 
 
 def test_a_request_on_which_two_engines_died_fails_and_others_go_on() -> None:
@@ -250,11 +255,19 @@ def test_closing_ends_requests() -> None:
 
 def test_stats_sum_up_what_ended() -> None:
     client = Scripted()
-    for id in "abc":
+    for id in "abcd":
         submit(client, id)
-    client.happen(step("a", 1, finish=Finish(reason="stop", timings=Timings(predicted_n=4))))
+    guessed = DraftedRound("model", 3, 3, 2)
+    rest = Timings(predicted_n=4) + guessed.timings()
+    client.happen(step("a", 1, drafted=[guessed], finish=Finish(reason="stop", timings=rest)))
     client.happen(step("b", 1, finish=Finish(reason="cancelled", timings=Timings(predicted_n=2))))
+    client.happen(step("c", 1, drafted=[DraftedRound("suffix", 1, 1, 0)]))
     client.happen(Failed(id="c", kind="EngineError", message="m"))
     stats = client.stats()
-    assert (stats.n_finished, stats.n_cancelled, stats.n_failed) == (1, 1, 1)
-    assert stats.timings.predicted_n == 6
+    assert (stats.n_finished, stats.n_cancelled, stats.n_failed, stats.n_in_flight) == (1, 1, 1, 1)
+    assert stats.timings.predicted_n == 7
+    assert stats.timings.accepted_per_position == [1, 1, 0]
+    assert stats.timings.drafted_per_position == [2, 1, 1]
+    assert list(stats.timings.drafters) == ["model", "suffix"]
+    client.die()
+    assert client.stats().n_restarts == 1

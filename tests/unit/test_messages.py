@@ -17,18 +17,17 @@ from lucebox.engine.messages import (
     Shutdown,
     StepEvent,
     Submit,
-    Timings,
     TokenLogprobs,
     is_last,
 )
+from lucebox.engine.timings import DraftedRound
 from lucebox.sampling.params import SamplingParams, SpeculativeParams
 
 STEP = StepEvent(
     id="a",
     tokens=[1, 2],
     origins=[Origin.ACCEPTED, Origin.BONUS],
-    drafter="model",
-    n_drafted=1,
+    drafted=[DraftedRound("model", 1, 1, 1)],
     round=1,
     logprobs=[TokenLogprobs(1, -0.5, [(1, -0.5)]), TokenLogprobs(2, -1.0, [])],
     time_ms=10.0,
@@ -36,11 +35,14 @@ STEP = StepEvent(
 LAST = StepEvent(
     id="a",
     tokens=[3],
-    origins=[Origin.PLAIN],
+    origins=[Origin.CORRECTED],
+    drafted=[DraftedRound("suffix", 2, 2, 0)],
     round=2,
     logprobs=[TokenLogprobs(3, -2.0, [])],
     time_ms=20.0,
-    finish=Finish(reason="stop", stop_string=b"\xff\n", keep_bytes=7, timings=Timings(prompt_n=5)),
+    finish=Finish(
+        reason="stop", stop_string=b"\xff\n", keep_bytes=7, timings=DraftedRound("model", 1, 1, 1).timings()
+    ),
 )
 
 
@@ -106,7 +108,9 @@ def test_merged_events_lose_nothing() -> None:
     assert merged.tokens == [1, 2, 3]
     assert merged.origins == [*STEP.origins, *LAST.origins]
     assert [entry.token for entry in merged.logprobs or ()] == [1, 2, 3]
-    assert (merged.n_drafted, merged.n_rounds, merged.round, merged.drafter) == (1, 2, 2, "model")
+    assert (merged.n_drafted, merged.n_rounds, merged.round) == (3, 2, 2)
+    assert merged.drafters == ["model", "suffix"]
+    assert merged.drafted == [*STEP.drafted, *LAST.drafted]
     assert merged.finish == LAST.finish
     assert merged.time_ms == 20.0
 
@@ -115,13 +119,3 @@ def test_the_last_event_is_known() -> None:
     assert not is_last(STEP)
     assert is_last(LAST)
     assert is_last(Failed(id="a", kind="EngineError", message="m"))
-
-
-def test_timings_add_and_derive() -> None:
-    timings = Timings(prompt_n=10, prompt_ms=500.0) + Timings(
-        predicted_n=20, predicted_ms=2000.0, draft_n=8, draft_n_accepted=6
-    )
-    assert timings.prompt_per_second == 20.0
-    assert timings.predicted_per_second == 10.0
-    assert timings.acceptance_rate == 0.75
-    assert Timings().predicted_per_second == 0.0
