@@ -43,7 +43,9 @@ class DraftRequest:
     it goes on behind `depth` tokens. `stop_tokens` end a draft: nothing behind them could be kept.
     `shape` is that of lucebox.draft_length.base.Plan: () for a chain, which is always welcome. Without
     `needs_q`, laws of the draft are not looked at, and may be None. `prediction` is text that the caller
-    expects in the answer, as tokens.
+    expects in the answer, as tokens. The last `n_before` tokens of `prefix` are not committed: drafters in
+    front guessed them in this round, so depths and random offsets go on behind them, and samplers see them
+    as `extra`.
     """
 
     sequence: int
@@ -57,6 +59,12 @@ class DraftRequest:
     shape: tuple[int, ...] = ()
     needs_q: bool = True
     prediction: Sequence[int] = ()
+    n_before: int = 0
+
+    @property
+    def before(self) -> Sequence[int]:
+        """The tokens guessed in front of this request."""
+        return self.prefix[len(self.prefix) - self.n_before :]
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,8 +110,8 @@ class ModelDrafter(Drafter):
 
     def _draw(self, d: _Drafting, logits: Float32Array) -> None:
         """Draws the next token, or ends the draft by leaving nothing pending."""
-        request, depth = d.request, len(d.tokens)
-        law = request.sampler.law(logits, d.tokens)
+        request, depth = d.request, d.request.n_before + len(d.tokens)
+        law = request.sampler.law(logits, [*request.before, *d.tokens])
         if not request.keep_drafting(_confidence(law, logits), depth):
             return
         if request.draw_mode is DrawMode.SAMPLE:
