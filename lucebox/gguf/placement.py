@@ -9,6 +9,7 @@ from lucebox.ggml import _api
 from lucebox.ggml._api import Type
 from lucebox.ggml.library import Library
 from lucebox.gguf.reader import GgufFile
+from lucebox.gguf.requantise import Requantise
 from lucebox.gguf.specs import TensorSpec, Use
 from lucebox.gguf.tensors import TensorInfo
 from lucebox.gguf.weights import Placement
@@ -17,37 +18,49 @@ _PROBE_ROWS = 512
 
 
 def choose_placements(
-    library: Library, device: int, file: GgufFile, matched: Sequence[tuple[TensorSpec, TensorInfo]]
+    library: Library,
+    device: int,
+    file: GgufFile,
+    matched: Sequence[tuple[TensorSpec, TensorInfo]],
+    requantise: Requantise | None = None,
 ) -> list[Placement]:
     """Repacking buffer types come first where they can multiply with a matrix of that type and shape;
     everything else stays in the device's own, mapped from the file when the device can read host
-    memory.
+    memory. What `requantise` changes is never mapped.
 
     A tied head is matrix and table at once: it is repacked as a second copy, and looked up from the
     first. Raises UnsupportedModelError when the device cannot compute with a tensor at all.
     """
-    default = library.ggml_backend_dev_buffer_type(device)
     can_map = library.can_map_host_memory(device)
-    chosen: dict[tuple[Use, int, tuple[int, ...]], int | None] = {}
     placements = []
     with _Probe(library, device) as probe:
-        candidates = [*library.extra_buffer_types(device), default]
         for spec, info in matched:
-            key = (spec.use, info.type, info.shape)
-            if key not in chosen:
-                chosen[key] = next((b for b in candidates if probe.is_supported(spec.use, info, b)), None)
-            buffer_type = chosen[key]
+            stored, buffer_type = _choose(probe, spec, info, requantise)
             if buffer_type is None:
                 name = library.ggml_backend_dev_name(device).decode()
                 raise UnsupportedModelError(
                     file.path,
                     f"tensor {info.name}",
-                    f"{name} cannot compute with {info.type.name} of shape {info.shape}",
+                    f"{name} cannot compute with {stored.type.name} of shape {info.shape}",
                     remedy="choose another device or another quantisation",
                 )
-            is_mapped = can_map and buffer_type == default
-            placements.append(Placement(spec, info, buffer_type, is_mapped))
+            is_mapped = can_map and buffer_type == probe.default and stored is info
+            placements.append(Placement(spec, info, stored, buffer_type, is_mapped))
     return placements
+
+
+def _choose(
+    probe: _Probe, spec: TensorSpec, info: TensorInfo, requantise: Requantise | None
+) -> tuple[TensorInfo, int | None]:
+    """What of `info` will lie on the device, and where; None where the device cannot compute with it."""
+    converted = None if requantise is None else requantise.converted(spec, info)
+    if requantise is not None and converted is not None:
+        everywhere = not requantise.only_if_faster
+        candidates = probe.all_types if everywhere else probe.repacking_types
+        buffer_type = probe.first_supported(spec.use, converted, candidates)
+        if everywhere or buffer_type is not None:
+            return converted, buffer_type
+    return info, probe.first_supported(spec.use, info, probe.all_types)
 
 
 class _Probe:
@@ -56,7 +69,11 @@ class _Probe:
     def __init__(self, library: Library, device: int) -> None:
         self._library = library
         self._device = device
+        self.default: int = library.ggml_backend_dev_buffer_type(device)
+        self.repacking_types = library.extra_buffer_types(device)
+        self.all_types = [*self.repacking_types, self.default]
         self._buffers: dict[int, int] = {}
+        self._answers: dict[tuple[Use, int, tuple[int, ...], int], bool] = {}
 
     def __enter__(self) -> _Probe:
         return self
@@ -66,7 +83,17 @@ class _Probe:
             self._library.ggml_backend_buffer_free(buffer)
         self._buffers.clear()
 
-    def is_supported(self, use: Use, info: TensorInfo, buffer_type: int) -> bool:
+    def first_supported(self, use: Use, info: TensorInfo, buffer_types: Sequence[int]) -> int | None:
+        """The first of `buffer_types` from which the device can compute with such a tensor."""
+        for buffer_type in buffer_types:
+            key = (use, info.type, info.shape, buffer_type)
+            if key not in self._answers:
+                self._answers[key] = self._is_supported(use, info, buffer_type)
+            if self._answers[key]:
+                return buffer_type
+        return None
+
+    def _is_supported(self, use: Use, info: TensorInfo, buffer_type: int) -> bool:
         library = self._library
         context = library.new_context(4)
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 
@@ -31,6 +31,12 @@ class TensorInfo:
     @property
     def n_elements(self) -> int:
         return math.prod(self.shape)
+
+    def first_rows(self, n: int) -> TensorInfo:
+        """The first `n` rows of a matrix: they lie at its beginning."""
+        assert len(self.shape) == 2, self.shape
+        assert 1 <= n <= self.shape[1], f"{n} rows of {self.shape[1]}"
+        return replace(self, shape=(self.shape[0], n), n_bytes=self.n_bytes // self.shape[1] * n)
 
 
 def read_tensor_table(cursor: Cursor, n_tensors: int) -> list[TensorInfo]:

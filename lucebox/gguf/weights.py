@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-from collections import defaultdict
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
 
 from lucebox.errors import OutOfMemoryError
 from lucebox.ggml._api import BackendBufferUsage, BackendDevType
 from lucebox.ggml.library import Library
+from lucebox.gguf.conversion import RowBlock, RowConverter, check_readable
 from lucebox.gguf.reader import GgufFile
 from lucebox.gguf.specs import TensorSpec, check_bytes
 from lucebox.gguf.tensors import TensorInfo
@@ -21,12 +26,20 @@ _PAGE_BYTES = mmap.PAGESIZE
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where one tensor of the graph goes; a mapped one is used where it lies in the file's mapping."""
+    """Where one tensor of the graph goes; a mapped one is used where it lies in the file's mapping.
+
+    `info` is the tensor in the file, `stored` what lies on the device: the same, or of another type.
+    """
 
     spec: TensorSpec
     info: TensorInfo
+    stored: TensorInfo
     buffer_type: int
     is_mapped: bool
+
+    @property
+    def is_converted(self) -> bool:
+        return self.stored.type != self.info.type
 
 
 class Weights:
@@ -104,7 +117,7 @@ class Weights:
     def _allocate(self, buffer_type: int, group: list[Placement]) -> list[tuple[Placement, int]]:
         tensors = self._new_tensors(group)
         buffer = self._library.ggml_backend_alloc_ctx_tensors_from_buft(self._contexts[-1], buffer_type)
-        needed = sum(placement.info.n_bytes for placement in group)
+        needed = sum(placement.stored.n_bytes for placement in group)
         if not buffer:
             name = self._library.ggml_backend_buft_name(buffer_type).decode()
             raise OutOfMemoryError(
@@ -115,30 +128,57 @@ class Weights:
         n_bytes = int(self._library.ggml_backend_buffer_get_size(buffer))
         self.allocated_bytes += n_bytes
         device = self._library.ggml_backend_buft_get_device(buffer_type)
-        if self._library.ggml_backend_dev_type(device) == BackendDevType.CPU:
+        # The CPU's plain buffer type names no device.
+        if not device or self._library.ggml_backend_dev_type(device) == BackendDevType.CPU:
             _prefer_huge_pages(self._library.ggml_backend_buffer_get_base(buffer), n_bytes)
         return list(zip(group, tensors, strict=True))
 
     def _upload(
         self, uploads: list[tuple[Placement, int]], n_threads: int, on_progress: Callable[[float], None]
     ) -> None:
-        """Copies (and repacks, where the buffer type does) in parallel; ggml's call holds no GIL."""
-        total = sum(placement.info.n_bytes for placement, _ in uploads)
+        """Copies (and converts, and repacks, where the buffer type does) in parallel; ggml's calls hold no
+        GIL."""
+        total = sum(placement.stored.n_bytes for placement, _ in uploads)
         done = 0
         on_progress(0.0 if total else 1.0)
-
-        def upload(item: tuple[Placement, int]) -> int:
-            placement, tensor = item
-            info = placement.info
-            source = self._file.address(info.part) + info.offset
-            self._library.ggml_backend_tensor_set(tensor, source, 0, info.n_bytes)
-            _advise(self._file.mappings[info.part], "MADV_DONTNEED", info)
-            return info.n_bytes
-
+        tasks = (task for upload in uploads for task in self._tasks(*upload))
         with ThreadPoolExecutor(max(1, n_threads), thread_name_prefix="lucebox-upload") as pool:
-            for n_bytes in pool.map(upload, uploads):
-                done += n_bytes
-                on_progress(done / total)
+            for n_bytes in _in_order(pool, tasks, n_ahead=4 * n_threads):
+                if n_bytes:
+                    done += n_bytes
+                    on_progress(done / total)
+
+    def _tasks(self, placement: Placement, tensor: int) -> Iterator[Callable[[], int]]:
+        """What brings a tensor to the device, each returning the bytes that are there now."""
+        info = placement.info
+        source = self._file.address(info.part) + info.offset
+        if placement.is_converted:
+            check_readable(self._library, self._file.path, info)
+            converter = RowConverter(self._library, info, placement.stored)
+            staging = _Staging(placement.stored.n_bytes, len(list(converter.blocks())))
+            for block in converter.blocks():
+                yield partial(self._convert, placement, tensor, converter, staging, block, source)
+        else:
+            yield partial(self._set, placement, tensor, source)
+
+    def _convert(
+        self,
+        placement: Placement,
+        tensor: int,
+        converter: RowConverter,
+        staging: _Staging,
+        block: RowBlock,
+        source: int,
+    ) -> int:
+        """Converts some rows; whoever is last sends the tensor, since repacking takes it as a whole."""
+        converter.convert(block, source, staging.address)
+        return self._set(placement, tensor, staging.address) if staging.is_last() else 0
+
+    def _set(self, placement: Placement, tensor: int, source: int) -> int:
+        info, n_bytes = placement.info, placement.stored.n_bytes
+        self._library.ggml_backend_tensor_set(tensor, source, 0, n_bytes)
+        _advise(self._file.mappings[info.part], "MADV_DONTNEED", info)
+        return n_bytes
 
     def _new_tensors(self, group: list[Placement]) -> list[int]:
         """Tensors without data, in a context of their own (the last one)."""
@@ -147,10 +187,10 @@ class Weights:
         self._contexts.append(context)
         tensors = []
         for placement in group:
-            info = placement.info
-            shape = (*info.shape, 1, 1, 1)[:4]
-            tensor = library.ggml_new_tensor_4d(context, info.type, *shape)
-            check_bytes(self._file, info, library.ggml_nbytes(tensor))
+            stored = placement.stored
+            shape = (*stored.shape, 1, 1, 1)[:4]
+            tensor = library.ggml_new_tensor_4d(context, stored.type, *shape)
+            check_bytes(self._file, stored, library.ggml_nbytes(tensor))
             library.ggml_set_name(tensor, placement.spec.name.encode())
             self.tensors[placement.spec.name] = tensor
             tensors.append(tensor)
@@ -159,6 +199,34 @@ class Weights:
     def _own(self, buffer: int) -> None:
         self._library.ggml_backend_buffer_set_usage(buffer, BackendBufferUsage.WEIGHTS)
         self._buffers.append(buffer)
+
+
+class _Staging:
+    """Memory in which the rows of a tensor gather, by several tasks."""
+
+    def __init__(self, n_bytes: int, n_tasks: int) -> None:
+        self._memory = np.empty(n_bytes, np.uint8)
+        self._n_tasks = n_tasks
+        self._lock = threading.Lock()
+        self.address: int = self._memory.ctypes.data
+
+    def is_last(self) -> bool:
+        """Whether the task that asks, having finished, is the last of them."""
+        with self._lock:
+            self._n_tasks -= 1
+            return self._n_tasks == 0
+
+
+def _in_order(pool: ThreadPoolExecutor, tasks: Iterable[Callable[[], int]], *, n_ahead: int) -> Iterator[int]:
+    """Results of `tasks`, of which at most `n_ahead` are made before they are waited for: their memory is
+    bounded."""
+    waiting: deque[Future[int]] = deque()
+    for task in tasks:
+        if len(waiting) >= n_ahead:
+            yield waiting.popleft().result()
+        waiting.append(pool.submit(task))
+    while waiting:
+        yield waiting.popleft().result()
 
 
 def _prefer_huge_pages(address: int, n_bytes: int) -> None:

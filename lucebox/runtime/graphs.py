@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lucebox.errors import OutOfMemoryError
+from lucebox.ggml import _api
 from lucebox.ggml.library import Library
 from lucebox.models.forward import Forward, Shape
 from lucebox.models.hparams import Hparams
@@ -97,8 +98,13 @@ class Graph:
         self.cells = Port(library, inputs.cells, rows, np.int64, is_host)
         self.mask = port(inputs.mask, (shape.n_rows, shape.n_kv), np.uint16)
         self.outputs = port(inputs.outputs, (shape.n_outputs,), np.int32)
-        self.logits = port(self.forward.logits, (shape.n_outputs, h.n_vocab), np.float32)
+        self.logits = port(self.forward.logits, (shape.n_outputs, self._n_logits()), np.float32)
         self.hidden = port(self.forward.hidden, (shape.n_outputs, h.n_embd), np.float32)
+
+    def _n_logits(self) -> int:
+        """Tokens that the head knows: fewer than the vocabulary has where it was cut."""
+        logits = self.forward.logits
+        return 0 if logits is None else int(_api.Tensor.from_address(logits).ne[0])
 
     def push(self) -> None:
         """Sends the filled inputs to the device."""

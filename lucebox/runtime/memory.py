@@ -31,7 +31,7 @@ def check_memory(
     device: Device, placements: Sequence[Placement], hparams: Hparams, n_cells: int, element: Type
 ) -> None:
     """Raises OutOfMemoryError, with the numbers, when weights to be copied and keys and values do not fit."""
-    weights = sum(placement.info.n_bytes for placement in placements if not placement.is_mapped)
+    weights = sum(placement.stored.n_bytes for placement in placements if not placement.is_mapped)
     cache = kv_bytes(hparams, n_cells, element)
     available = available_bytes(device)
     if weights + cache > available:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Self
 
@@ -11,16 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lucebox import models
+from lucebox.config import KEEP
 from lucebox.core import Int32Array
 from lucebox.errors import EngineError
 from lucebox.ggml.backend import Backend
 from lucebox.ggml.devices import Device, find_device
 from lucebox.ggml.library import load
 from lucebox.gguf.fusion import fuse_adjacent
+from lucebox.gguf.head import check_head_rows, cut_head
 from lucebox.gguf.placement import choose_placements
 from lucebox.gguf.reader import GgufFile, read
+from lucebox.gguf.requantise import Requantise, parse_requantise
 from lucebox.gguf.specs import match_specs
-from lucebox.gguf.weights import Weights
+from lucebox.gguf.weights import Placement, Weights
 from lucebox.models.forward import Shape
 from lucebox.runtime.builder import Builder
 from lucebox.runtime.cache import Cache
@@ -32,6 +36,8 @@ from lucebox.runtime.output import Output
 from lucebox.runtime.rows import Rows, Want
 
 _RESERVED_OUTPUTS = 32
+
+logger = logging.getLogger(__name__)
 
 
 class Runtime:
@@ -70,34 +76,57 @@ class Runtime:
         n_ctx: int,
         n_sequences: int = 1,
         kv_type: str = "f16",
+        quantise: str = KEEP,
+        n_head_rows: int | None = None,
         max_graphs: int = 64,
         on_progress: Callable[[float], None] | None = None,
     ) -> Runtime:
         """Loads a GGUF file onto a device.
 
         `n_ctx` tokens for each of `n_sequences` sequences share one pool of cells. Graphs are kept for
-        `max_graphs` shapes. `on_progress` gets fractions of the weights copied. A GgufFile that is
+        `max_graphs` shapes. `quantise` is the type that matrices get (see Requantise): `keep`, `auto` or a
+        name such as `q4_0`. Logits are those of the first `n_head_rows` tokens, if given; every token of
+        the vocabulary may be fed. `on_progress` gets fractions of the weights copied. A GgufFile that is
         passed in stays open and must outlive the runtime. Raises ModelFileError, UnsupportedModelError,
         DeviceError, ConfigError and OutOfMemoryError.
         """
         with ExitStack() as owned:
             file = model if isinstance(model, GgufFile) else owned.enter_context(read(model))
             runtime = cls(file, find_device(device), n_threads=n_threads, n_ctx=n_ctx, owned=owned)
-            runtime._allocate(n_sequences, kv_type, max_graphs, on_progress)
+            placements = runtime._place(parse_requantise(quantise), n_head_rows)
+            runtime._allocate(placements, n_sequences, kv_type, max_graphs, on_progress)
             runtime._owned = owned.pop_all()
         return runtime
 
+    def _place(self, requantise: Requantise | None, n_head_rows: int | None) -> list[Placement]:
+        """Where each weight goes, and as what."""
+        h = self.hparams
+        matched = match_specs(self.file, self.architecture.tensors(h))
+        if n_head_rows is not None:
+            check_head_rows(self.file, n_head_rows)
+            matched = cut_head(matched, n_head_rows)
+        matched = fuse_adjacent(matched, self.architecture.fusions(h))
+        if requantise is not None:
+            requantise.check(self.file.path, matched)
+        placements = choose_placements(load(), self.device.pointer, self.file, matched, requantise)
+        if requantise is not None:
+            n_converted = sum(placement.is_converted for placement in placements)
+            name = requantise.type.name.lower()
+            logger.info("%s: %d matrices become %s", self.file.path.name, n_converted, name)
+        return placements
+
     def _allocate(
-        self, n_sequences: int, kv_type: str, max_graphs: int, on_progress: Callable[[float], None] | None
+        self,
+        placements: Sequence[Placement],
+        n_sequences: int,
+        kv_type: str,
+        max_graphs: int,
+        on_progress: Callable[[float], None] | None,
     ) -> None:
         library, owned, h = load(), self._owned, self.hparams
         device, n_threads = self.device, self.n_threads
         element = parse_kv_type(kv_type)
         n_cells = -(-self.n_ctx * n_sequences // KV_STEP) * KV_STEP
-        matched = fuse_adjacent(
-            match_specs(self.file, self.architecture.tensors(h)), self.architecture.fusions(h)
-        )
-        placements = choose_placements(library, device.pointer, self.file, matched)
         check_memory(device, placements, h, n_cells, element)
         weights = Weights.load(
             library, device.pointer, self.file, placements, n_threads=n_threads, on_progress=on_progress

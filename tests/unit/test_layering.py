@@ -19,6 +19,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("config", "hub", "_kernels"),
     ("ggml", "gguf"),
     ("text",),
+    ("gguf.conversion",),
     ("gguf.weights",),
     ("gguf.placement",),
     ("models",),
@@ -43,7 +44,7 @@ ONLY: dict[str, tuple[str, ...]] = {
     "sampling.params": ("errors",),
 }
 # The server's process must survive ggml: it reaches the engine through its client alone.
-NOT_IN_THE_SERVER = ("ggml", "gguf.weights", "gguf.placement", "models", "runtime", "api")
+NOT_IN_THE_SERVER = ("ggml", "gguf.conversion", "gguf.weights", "gguf.placement", "models", "runtime", "api")
 MAX_LINES = 400
 MAX_FUNCTION_LINES = 60
 GENERATED = {PACKAGE / "ggml" / "_api.py"}
