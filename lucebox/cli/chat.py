@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from lucebox import flags, terminal
 from lucebox.cli import sampling
-from lucebox.cli.engine import describe, open_engine, write_chunks
+from lucebox.cli.engine import open_engine, write_chunks
+from lucebox.cli.summary import summary
 from lucebox.config import EngineOptions
 from lucebox.errors import RequestError, TemplateError
 
@@ -66,7 +67,7 @@ class Conversation:
                     self._messages = list(self._opening)
                 case "/stats":
                     print(
-                        describe(self._timings)
+                        summary(self._timings)
                         if self._timings
                         else "no figures: nothing was answered to its end"
                     )

@@ -51,15 +51,3 @@ def write_chunks(chunks: Iterable[Chunk], collected: list[str] | None = None) ->
         raise
     print(flush=True)
     return timings
-
-
-def describe(timings: Timings) -> str:
-    """One line about what an answer cost."""
-    parts = [
-        f"prompt {timings.prompt_n} tokens in {timings.prompt_ms:.0f} ms",
-        f"answer {timings.predicted_n} tokens at {timings.predicted_per_second:.1f} tokens/s",
-    ]
-    if timings.draft_n:
-        accepted = f"{timings.draft_n_accepted} of {timings.draft_n} guesses accepted"
-        parts.append(f"{accepted} ({timings.acceptance_rate:.0%})")
-    return "; ".join(parts)

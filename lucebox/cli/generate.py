@@ -12,7 +12,8 @@ from msgspec import to_builtins
 
 from lucebox import flags
 from lucebox.cli import sampling
-from lucebox.cli.engine import describe, open_engine, write_chunks
+from lucebox.cli.engine import open_engine, write_chunks
+from lucebox.cli.summary import summary
 from lucebox.config import EngineOptions
 from lucebox.errors import ConfigError
 
@@ -50,7 +51,7 @@ def run(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
         )
         timings = write_chunks(chunks)
         if arguments.stats and timings:
-            print(describe(timings), file=sys.stderr)
+            print(summary(timings), file=sys.stderr)
     return 0
 
 

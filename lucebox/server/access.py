@@ -1,4 +1,4 @@
-"""The access log: one line per request, with its id, tokens and speed."""
+"""The access log: one line per request, with its id, tokens, speed, and what guessing brought."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 if TYPE_CHECKING:
+    from lucebox.engine.timings import Timings
     from lucebox.server.generation import Bill
 
 logger = logging.getLogger(__name__)
@@ -68,17 +69,30 @@ class AccessLog:
 def _line(scope: Scope, id: str, status: int, total_ms: float, record: AccessRecord) -> str:
     client = scope.get("client") or ("-", 0)
     parts = [f"{client[0]} {scope['method']} {scope['path']!r} {status or '-'} {total_ms:.0f} ms {id}"]
-    if (bill := record.bill) is not None:
-        timings = bill.timings
-        parts.append(f"prompt {bill.n_prompt} tokens{_rate(timings.prompt_per_second)}")
-        parts.append(f"generated {bill.n_completion}{_rate(timings.predicted_per_second)}")
-        if timings.draft_n:
-            parts.append(f"drafts {timings.draft_n_accepted}/{timings.draft_n} accepted")
+    if record.bill is not None:
+        parts += _cost(record.bill)
     if record.note:
         parts.append(record.note)
     return ", ".join(parts)
 
 
-def _rate(per_second: float) -> str:
+def _cost(bill: Bill) -> list[str]:
+    timings = bill.timings
+    return [
+        f"prompt {bill.n_prompt} tokens{_speed(timings.prompt_ms, timings.prompt_per_second)}",
+        f"generated {bill.n_completion}{_speed(timings.predicted_ms, timings.predicted_per_second)}",
+        *(_guessing(timings) if timings.draft_n else ()),
+    ]
+
+
+def _speed(ms: float, per_second: float) -> str:
     """Nothing for a request that ended before its engine told."""
-    return f" at {per_second:.1f}/s" if per_second else ""
+    return f" in {ms:.0f} ms at {per_second:.1f}/s" if per_second else ""
+
+
+def _guessing(timings: Timings) -> list[str]:
+    names = [f"{name} {totals.n_accepted}/{totals.n_drafted}" for name, totals in timings.drafters.items()]
+    return [
+        f"drafts {timings.draft_n_accepted}/{timings.draft_n} accepted ({' + '.join(names)})",
+        f"mean acceptance length {timings.mean_acceptance_length:.2f}",
+    ]

@@ -7,7 +7,7 @@ from typing import Generic, Literal, TypeVar
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from lucebox.engine.timings import Timings
+from lucebox.engine.timings import DrafterTotals, Timings
 from lucebox.server.generation import Bill, FinishReason
 
 ChoiceT = TypeVar("ChoiceT")
@@ -25,7 +25,7 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 class TimingsBody(msgspec.Struct, frozen=True):
-    """Named as llama.cpp's server names them."""
+    """As far as llama.cpp's server has the same figure, by its name; then those of lucebox.engine.timings."""
 
     prompt_n: int
     prompt_ms: float
@@ -35,6 +35,13 @@ class TimingsBody(msgspec.Struct, frozen=True):
     predicted_per_second: float
     draft_n: int
     draft_n_accepted: int
+    draft_ms: float
+    verify_ms: float
+    acceptance_rate: float
+    mean_acceptance_length: float
+    accepted_per_position: list[int]
+    drafted_per_position: list[int]
+    drafters: dict[str, DrafterTotals]
 
     @classmethod
     def of(cls, timings: Timings) -> TimingsBody:
@@ -47,6 +54,13 @@ class TimingsBody(msgspec.Struct, frozen=True):
             predicted_per_second=round(timings.predicted_per_second, 3),
             draft_n=timings.draft_n,
             draft_n_accepted=timings.draft_n_accepted,
+            draft_ms=round(timings.draft_ms, 3),
+            verify_ms=round(timings.verify_ms, 3),
+            acceptance_rate=round(timings.acceptance_rate, 4),
+            mean_acceptance_length=round(timings.mean_acceptance_length, 4),
+            accepted_per_position=timings.accepted_per_position,
+            drafted_per_position=timings.drafted_per_position,
+            drafters=timings.drafters,
         )
 
 

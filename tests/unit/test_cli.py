@@ -16,16 +16,19 @@ from typing import Any
 import pytest
 
 from lucebox.cli import main
+from lucebox.cli.summary import summary
 from lucebox.config import EngineOptions
 from lucebox.core import Origin
-from lucebox.engine.timings import Timings
+from lucebox.engine.timings import DraftedRound, Timings
 from lucebox.errors import ContextLengthError, EngineError
 from lucebox.sampling.params import SamplingParams
 from tests.support.source_tree import ROOT
 from tests.support.tiny_models import write_tiny
 
-TIMINGS = Timings(
-    prompt_n=3, prompt_ms=10, predicted_n=4, predicted_ms=100, draft_n=4, draft_n_accepted=3, n_rounds=2
+TIMINGS = (
+    Timings(prompt_n=3, prompt_ms=10, predicted_n=5, predicted_ms=100, n_rounds=2)
+    + Timings(draft_ms=11, verify_ms=70)
+    + DraftedRound("model", 4, 4, 3).timings()
 )
 
 
@@ -102,7 +105,7 @@ def test_generate_json_is_one_object(engine: FakeEngine, capsys: pytest.CaptureF
 def test_generate_chat_and_stats(engine: FakeEngine, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["generate", "Once", "--chat", "--stats"]) == 0
     assert engine.asked[0][0] == [{"role": "user", "content": "Once"}]
-    assert "4 tokens at 40.0 tokens/s; 3 of 4 guesses accepted (75%)" in capsys.readouterr().err
+    assert capsys.readouterr().err.endswith(summary(TIMINGS) + "\n")
 
 
 def test_generate_reads_stdin(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +162,7 @@ def test_chat_over_pipes_keeps_the_conversation(
     assert engine.asked[2][0][1]["content"] == "third"
     out = capsys.readouterr().out
     assert out.count("two words\n") == 3
-    assert "40.0 tokens/s" in out
+    assert "50.0 tokens/s" in out
 
 
 def test_chat_survives_a_refused_message(

@@ -32,9 +32,10 @@ def test_one_line_per_request(caplog: pytest.LogCaptureFixture, stream: bool) ->
     (line,) = lines_of(caplog, HI, stream, {"x-request-id": "mine-1"})
     assert line.startswith("127.0.0.1 POST '/v1/chat/completions' 200 ")
     assert "mine-1" in line
-    assert "prompt 12 tokens at 1200.0/s" in line
-    assert "generated 9 at 90.0/s" in line
-    assert "drafts 6/9 accepted" in line
+    assert "prompt 12 tokens in 10 ms at 1200.0/s" in line
+    assert "generated 9 in 100 ms at 90.0/s" in line
+    assert "drafts 6/9 accepted (model 5/6 + suffix 1/3), mean acceptance length 3.00" in line
+    assert "hello" not in line  # nothing of what was said
 
 
 def test_a_failed_stream_says_why(caplog: pytest.LogCaptureFixture) -> None:

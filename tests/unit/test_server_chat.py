@@ -43,6 +43,16 @@ def test_whole_answer() -> None:
         "predicted_per_second": 90.0,
         "draft_n": 9,
         "draft_n_accepted": 6,
+        "draft_ms": 20.0,
+        "verify_ms": 60.0,
+        "acceptance_rate": 0.6667,
+        "mean_acceptance_length": 3.0,
+        "accepted_per_position": [3, 2, 1],
+        "drafted_per_position": [3, 3, 3],
+        "drafters": {
+            "model": {"n_rounds": 2, "n_drafted": 6, "n_accepted": 5},
+            "suffix": {"n_rounds": 1, "n_drafted": 3, "n_accepted": 1},
+        },
     }
 
 

@@ -134,7 +134,7 @@ def test_a_slow_reader_stalls_nobody_and_loses_nothing(client: ThreadClient, har
         assert time.monotonic() < deadline
         time.sleep(0.005)
     assert [t for e in events if isinstance(e, StepEvent) for t in e.tokens] == plain.tokens
-    assert len(events) < len(plain.events)
+    assert len(events) <= 2  # all that came while it sat there is one event
 
 
 def test_close_ends_requests_and_frees_memory(client: ThreadClient, harness: Harness) -> None:

@@ -1,0 +1,47 @@
+"""What an answer cost and what guessing brought, for people to read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lucebox.engine.timings import Timings
+
+
+def summary(timings: Timings) -> str:
+    """A few lines, of a name and figures each."""
+    return "\n".join(f"{name:<11} {figures}" for name, figures in _lines(timings))
+
+
+def _lines(timings: Timings) -> Iterator[tuple[str, str]]:
+    yield "prompt", _speed(timings.prompt_n, timings.prompt_ms, timings.prompt_per_second)
+    yield "answer", _speed(timings.predicted_n, timings.predicted_ms, timings.predicted_per_second)
+    if not timings.draft_n:
+        yield "guesses", "none"
+        return
+    yield "guesses", _accepted(timings.draft_n_accepted, timings.draft_n)
+    yield (
+        "rounds",
+        f"{timings.n_drafted_rounds} of {timings.n_rounds} with guesses, "
+        f"{timings.mean_acceptance_length:.2f} tokens each (mean acceptance length)",
+    )
+    yield "by position", " ".join(f"{share:.0%}" for share in timings.per_position_acceptance)
+    if len(timings.drafters) > 1:
+        shares = (
+            f"{name} {_accepted(totals.n_accepted, totals.n_drafted)}"
+            for name, totals in timings.drafters.items()
+        )
+        yield "drafters", "; ".join(shares)
+    else:
+        yield "drafter", next(iter(timings.drafters))
+    drafting = f"{timings.draft_ms:.0f} ms drafting ({timings.draft_share:.0%})"
+    yield "time", f"{drafting}, {timings.verify_ms:.0f} ms verifying"
+
+
+def _speed(n_tokens: int, ms: float, per_second: float) -> str:
+    return f"{n_tokens} tokens in {ms:.0f} ms, {per_second:.1f} tokens/s"
+
+
+def _accepted(n_accepted: int, n_drafted: int) -> str:
+    return f"{n_accepted} of {n_drafted} accepted ({n_accepted / n_drafted:.0%})"
