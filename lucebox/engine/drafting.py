@@ -33,20 +33,19 @@ class Drafting:
         """Gives every round that may have one its draft, of at most `n_draft_rows` tokens."""
         by_slot = {r.sequence.slot: r for r in rounds}
         for name, plans in self._plan(by_slot, n_draft_rows).items():
-            drafter = self._pool.get(name)
-            for slot in plans:
-                by_slot[slot].n_caught_up = drafter.n_behind(slot, len(by_slot[slot].sequence.tokens))
             requests = [_request(by_slot[slot].sequence, plan) for slot, plan in plans.items()]
             started_s = time.perf_counter()
             try:
+                drafter = self._pool.get(name)
+                for slot in plans:
+                    by_slot[slot].n_caught_up = drafter.n_behind(slot, len(by_slot[slot].sequence.tokens))
                 drafts = drafter.propose(requests)
                 for request, draft in zip(requests, drafts, strict=True):
                     _check(draft, request, by_slot[request.sequence].sequence.acceptance)
             except Exception:
-                logger.exception("drafter %s failed; %d requests go on without it", name, len(requests))
+                logger.exception("drafter %s failed; %d requests go on without drafts", name, len(requests))
                 for request in requests:
-                    by_slot[request.sequence].sequence.controller = None
-                    drafter.release(request.sequence)
+                    self._give_up(by_slot[request.sequence].sequence)
                 continue
             elapsed_s = time.perf_counter() - started_s
             for request, draft in zip(requests, drafts, strict=True):
@@ -76,16 +75,24 @@ class Drafting:
             sequence.controller.update(result)
         except Exception:
             logger.exception("a drafter or controller failed; request %s goes on without drafts", sequence.id)
-            sequence.controller = None
+            self._give_up(sequence)
 
     def release(self, slot: int, controller: DraftLengthController | None) -> None:
-        """Everybody forgets the sequence in `slot`."""
-        self._pool.release(slot)
-        if controller is not None:
-            controller.release(slot)
+        """Everybody forgets the sequence in `slot`; one who cannot stops nobody."""
+        for learner in (*self._pool.singles(), controller):
+            try:
+                if learner is not None:
+                    learner.release(slot)
+            except Exception:
+                logger.exception("%s cannot forget a sequence that ended", type(learner).__name__)
 
     def close(self) -> None:
         self._pool.close()
+
+    def _give_up(self, sequence: EngineSequence) -> None:
+        """`sequence` goes on without drafts, and its slot's next owner finds nothing of it."""
+        self.release(sequence.slot, sequence.controller)
+        sequence.controller = None
 
     def _plan(self, by_slot: Mapping[int, Round], n_draft_rows: int) -> dict[str, dict[int, Plan]]:
         """Plans of the sequences that draft in this step, by drafter and slot."""
@@ -94,7 +101,12 @@ class Drafting:
             sequence = r.sequence
             n_room = min(sequence.n_left - 1, n_draft_rows)
             if sequence.n_missing == 1 and sequence.controller and sequence.drafters and n_room > 0:
-                state = self._state(sequence, n_room)
+                try:
+                    state = self._state(sequence, n_room)
+                except Exception:
+                    logger.exception("a drafter failed; request %s goes on without drafts", sequence.id)
+                    self._give_up(sequence)
+                    continue
                 batches.setdefault(id(sequence.controller), (sequence.controller, []))[1].append(state)
         plans: dict[str, dict[int, Plan]] = {}
         for controller, states in batches.values():
@@ -105,7 +117,7 @@ class Drafting:
                     "a draft-length controller failed; %d requests go on without drafts", len(states)
                 )
                 for state in states:
-                    by_slot[state.sequence].sequence.controller = None
+                    self._give_up(by_slot[state.sequence].sequence)
                 continue
             for slot, plan in bounded.items():
                 plans.setdefault(plan.drafter, {})[slot] = plan

@@ -44,11 +44,6 @@ class DrafterPool:
         """Every drafter that was made, none of them twice."""
         return list(self._made.values())
 
-    def release(self, sequence: int) -> None:
-        """Every drafter forgets `sequence`."""
-        for drafter in self.singles():
-            drafter.release(sequence)
-
     def close(self) -> None:
         for drafter in self.singles():
             drafter.close()

@@ -39,18 +39,32 @@ class ForgetfulOnes(Ones):
         raise RuntimeError("cannot learn")
 
 
+class UnmeasurableOnes(Ones):
+    def n_behind(self, sequence: int, n_prefix: int) -> int:
+        raise RuntimeError("cannot count")
+
+
+class ClingingOnes(Ones):
+    def release(self, sequence: int) -> None:
+        raise RuntimeError("cannot forget")
+
+
 class Planning(DraftLengthController):
-    """Plans `plan` for every sequence, and keeps what it learns."""
+    """Plans `plan` for every sequence, and keeps what it learns and what it is told to forget."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self.learned: list[RoundResult] = []
+        self.released: list[int] = []
 
     def plan(self, batch: Sequence[SequenceState], costs: Costs) -> Mapping[int, Plan]:
         return {state.sequence: self._plan for state in batch}
 
     def update(self, result: RoundResult) -> None:
         self.learned.append(result)
+
+    def release(self, sequence: int) -> None:
+        self.released.append(sequence)
 
 
 class Raising(Planning):
@@ -68,7 +82,7 @@ class Unteachable(Planning):
         raise RuntimeError("cannot learn")
 
 
-def ask(drafter: Drafter, controller: DraftLengthController) -> Answer:
+def ask(drafter: Drafter, controller: Planning) -> Answer:
     harness = Harness(N_VOCAB, TARGET, drafter=drafter)
     id = harness.submit(PROMPT, PARAMS)
     sequence = harness.stepper.scheduler.find(id)
@@ -91,12 +105,13 @@ def plain() -> list[int]:
         (Ones(), Planning(Plan("twos", 1)), "there is no drafter 'twos'"),
         (Ones(), Unteachable(Plan(PLUGIN, 1)), "cannot learn"),
         (ForgetfulOnes(), Planning(Plan(PLUGIN, 1)), "cannot learn"),
+        (UnmeasurableOnes(), Planning(Plan(PLUGIN, 1)), "cannot count"),
     ],
     ids=lambda value: type(value).__name__,
 )
 def test_failures_cost_drafts_only(
     drafter: Drafter,
-    controller: DraftLengthController,
+    controller: Planning,
     words: str,
     plain: list[int],
     caplog: pytest.LogCaptureFixture,
@@ -106,6 +121,22 @@ def test_failures_cost_drafts_only(
     assert sum(step.n_drafted for step in answer.steps) <= 1
     assert [record.levelname for record in caplog.records] == ["ERROR"]
     assert words in caplog.text
+    assert controller.released == [0]  # or the slot's next owner would be taken for this one
+
+
+def test_a_drafter_that_cannot_forget_stops_nobody(
+    plain: list[int], caplog: pytest.LogCaptureFixture
+) -> None:
+    controller = Planning(Plan(PLUGIN, 1))
+    assert ask(ClingingOnes(), controller).tokens == plain
+    assert controller.released == [0]
+    assert "ClingingOnes cannot forget" in caplog.text
+    harness = Harness(N_VOCAB, TARGET, drafter=ClingingOnes())
+    cancelled, other = harness.submit(PROMPT, PARAMS), harness.submit(PROMPT, PARAMS)
+    harness.step()
+    harness.cancel(cancelled)
+    harness.run()
+    assert harness.answers[other].tokens == plain
 
 
 def test_a_controller_learns_what_became_of_each_round(plain: list[int]) -> None:
