@@ -7,6 +7,7 @@ paths and numbers only. Both are msgspec structs: a config goes to the engine's 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
@@ -15,7 +16,7 @@ import msgspec
 
 from lucebox import flags
 from lucebox.errors import ConfigError
-from lucebox.flags import Choice, Flag, Integer, Text
+from lucebox.flags import Choice, Flag, Integer, IntegerOr, Text
 
 KvType = Literal["f32", "f16"]
 
@@ -24,7 +25,9 @@ DEFAULT_CTX_SIZE_LIMIT = 8192
 NONE = "none"
 AUTO = "auto"
 KEEP = "keep"
+ALL = "all"
 MODEL_DRAFTER = "model"
+SELF_DRAFT = re.compile(r"(?:(?<=,)|^)self:([^,]*)")  # in a drafter's spec, or all of a draft model
 
 
 class EngineOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -39,7 +42,7 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     draft_model: Annotated[
         str | None,
         Flag(
-            "the smaller model that guesses ahead, or `none`",
+            "the smaller model that guesses ahead; `self:q4_0`: the target itself, re-quantised; or `none`",
             Text(),
             "MODEL",
             unset=f"`{DEFAULT_DRAFT_MODEL}` with the default target, else `none`",
@@ -49,6 +52,24 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         str, Flag("where the target runs: a name or number of `lucebox devices`, or `auto`", Text(), "DEVICE")
     ] = AUTO
     draft_device: Annotated[str, Flag("where the draft model runs, likewise", Text(), "DEVICE")] = AUTO
+    draft_quant: Annotated[
+        str,
+        Flag(
+            "type that the draft model's matrices get while loading: `q4_0`, `q8_0` or another of ggml's; "
+            "`keep`: the file's; `auto`: `q4_0` on a CPU that is faster with it",
+            Text(),
+            "TYPE",
+        ),
+    ] = AUTO
+    draft_vocab: Annotated[
+        int | str,
+        Flag(
+            "the draft model guesses only the first N tokens of its vocabulary, or `all`; "
+            "`auto`: 32768 where that spares it a third of its weights, else all",
+            IntegerOr(1, 2**24, (AUTO, ALL)),
+            "N",
+        ),
+    ] = AUTO
     threads: Annotated[
         int | None, Flag("CPU threads that compute", Integer(1, 1024), "N", unset="physical cores")
     ] = None
@@ -192,7 +213,8 @@ def _settle_draft(values: dict[str, object]) -> dict[str, object]:
             f"a draft model ({draft}) was given, and drafting switched off with the drafter `none`",
             remedy="leave one of them out",
         )
-    if draft is None and "target_model" not in values and values.get("drafter") != NONE:
+    drafter = str(values.get("drafter", AUTO))
+    if draft is None and "target_model" not in values and drafter != NONE and not SELF_DRAFT.search(drafter):
         return values | {"draft_model": DEFAULT_DRAFT_MODEL}
     return values
 

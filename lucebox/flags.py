@@ -98,6 +98,30 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
+class IntegerOr:
+    """A whole number from `low` to `high`, or one of a few words."""
+
+    low: int
+    high: int
+    words: tuple[str, ...]
+
+    def parse(self, text: str) -> int | str:
+        try:
+            value: int | str = int(text)
+        except ValueError:
+            value = text
+        self.check(value)
+        return value
+
+    def check(self, value: Any) -> None:
+        if value in self.words:
+            return
+        if not isinstance(value, int) or isinstance(value, bool) or not self.low <= value <= self.high:
+            words = " or ".join(self.words)
+            raise ValueError(f"must be a whole number from {self.low} to {self.high}, or {words}")
+
+
+@dataclass(frozen=True, slots=True)
 class Flag:
     """Annotation that makes a struct field a setting. `unset` says what stands for a default of None."""
 

@@ -10,12 +10,17 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import msgspec
+
 from lucebox import acceptance, draft_length, drafters, hub
 from lucebox.config import (
+    ALL,
     AUTO,
     DEFAULT_CTX_SIZE_LIMIT,
+    KEEP,
     MODEL_DRAFTER,
     NONE,
+    SELF_DRAFT,
     EngineConfig,
     EngineOptions,
     ModelConfig,
@@ -25,6 +30,8 @@ from lucebox.config import (
 from lucebox.cores import physical_cores
 from lucebox.errors import ConfigError
 from lucebox.gguf import read
+from lucebox.gguf.head import check_head_rows, usual_head_rows
+from lucebox.gguf.requantise import parse_requantise, parse_type
 
 # (model as named, bytes here, bytes in all)
 Progress = Callable[[str, int, int], None]
@@ -51,9 +58,10 @@ def resolve_engine(options: EngineOptions, *, on_progress: Progress | None = Non
 
     Raises ConfigError, DownloadError or ModelFileError.
     """
-    draft_model = None if options.draft_model == NONE else options.draft_model
-    names = _drafters(options.drafter, draft_model)
+    drafter, draft_model = _settle_self(options)
+    names = _drafters(drafter, draft_model)
     _check_plugins(options, names)
+    quantise = _draft_quantise(options, draft_model)
     n_threads = options.threads or physical_cores()
 
     def model(name: str, device: str) -> ModelConfig:
@@ -61,7 +69,12 @@ def resolve_engine(options: EngineOptions, *, on_progress: Progress | None = Non
         return ModelConfig(path=str(path), device=device, n_threads=n_threads, kv_type=options.kv_type)
 
     target = model(options.target_model, options.target_device)
-    draft = None if draft_model is None else model(draft_model, options.draft_device)
+    draft: ModelConfig | None = None
+    if draft_model is not None:
+        is_self = SELF_DRAFT.match(draft_model)
+        draft = model(options.target_model if is_self else draft_model, options.draft_device)
+        n_head_rows = _n_head_rows(options.draft_vocab, draft.path)
+        draft = msgspec.structs.replace(draft, quantise=quantise, n_head_rows=n_head_rows)
     return EngineConfig(
         target=target,
         draft=draft,
@@ -87,6 +100,56 @@ def find_model(model: str, *, on_progress: Progress | None = None) -> Path:
 def model_name(model: str) -> str:
     """What a model is called in the API: its name, or its file's without folder and ending."""
     return Path(model.removeprefix("hf:")).name.removesuffix(".gguf")
+
+
+def _settle_self(options: EngineOptions) -> tuple[str, str | None]:
+    """Drafter and draft model, with `self:TYPE` as the latter, whichever of the two named it. Raises
+    ConfigError."""
+    draft_model = None if options.draft_model == NONE else options.draft_model
+    drafter, wanted = SELF_DRAFT.sub(MODEL_DRAFTER, options.drafter), SELF_DRAFT.search(options.drafter)
+    if wanted is None:
+        return drafter, draft_model
+    if draft_model not in (None, wanted[0]):
+        raise ConfigError(
+            f"the drafter {options.drafter!r} would leave the draft model {draft_model} unused",
+            remedy="leave one of them out",
+        )
+    return drafter, wanted[0]
+
+
+def _draft_quantise(options: EngineOptions, draft_model: str | None) -> str:
+    """The type that the draft model's matrices get. Raises ConfigError."""
+    if draft_model is None:
+        for field in ("draft_quant", "draft_vocab"):
+            if (value := getattr(options, field)) != AUTO:
+                flag = "--" + field.replace("_", "-")
+                raise ConfigError(
+                    f"{flag} {value} is for a draft model, and there is none",
+                    remedy="name one with --draft-model, or leave it out",
+                )
+        return KEEP
+    is_self = SELF_DRAFT.match(draft_model)
+    if is_self is None:
+        parse_requantise(options.draft_quant)
+        return options.draft_quant
+    if options.draft_quant != AUTO:
+        raise ConfigError(
+            f"--draft-quant {options.draft_quant} contradicts the draft model {draft_model}",
+            remedy="leave one of them out",
+        )
+    parse_type(is_self[1])
+    return is_self[1]
+
+
+def _n_head_rows(draft_vocab: int | str, draft: str) -> int | None:
+    """Tokens that the draft model may guess, None for all. Raises ConfigError or ModelFileError."""
+    if draft_vocab == ALL:
+        return None
+    with read(draft) as file:
+        if draft_vocab == AUTO:
+            return usual_head_rows(file)
+        check_head_rows(file, int(draft_vocab))
+    return int(draft_vocab)
 
 
 def _drafters(drafter: str, draft_model: str | None) -> tuple[str, ...]:

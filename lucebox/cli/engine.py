@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from lucebox.config import NONE, engine_options
+from lucebox.config import AUTO, NONE, engine_options
 from lucebox.terminal import printable
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def open_engine(arguments: argparse.Namespace, environ: Mapping[str, str]) -> It
     """The engine that flags and environment ask for, ready; closed at the end."""
     options = engine_options(arguments, environ)
     if arguments.no_draft:
-        options = replace(options, drafter=NONE, draft_model=None)
+        options = replace(options, drafter=NONE, draft_model=None, draft_quant=AUTO, draft_vocab=AUTO)
     from lucebox.api import Engine
     from lucebox.progress import Bars
 

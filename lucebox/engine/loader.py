@@ -98,6 +98,8 @@ def _load_model(
         n_ctx=n_ctx,
         n_sequences=n_sequences,
         kv_type=config.kv_type,
+        quantise=config.quantise,
+        n_head_rows=config.n_head_rows,
         on_progress=partial(on_progress, f"{stage} {Path(config.path).name}"),
     )
 

@@ -18,14 +18,14 @@ from lucebox.config import (
     parse_server_args,
 )
 from lucebox.errors import ConfigError
-from lucebox.flags import Choice, Integer
+from lucebox.flags import Choice, Integer, IntegerOr
 
 SETTINGS = list(flags.settings(ServerOptions))
 
 
 def a_value(setting: flags.Setting) -> str:
     """A text the setting takes that is not its default."""
-    if isinstance(setting.flag.kind, Integer):
+    if isinstance(setting.flag.kind, Integer | IntegerOr):
         return str(setting.flag.kind.low + 2)
     if isinstance(setting.flag.kind, Choice):
         return next(word for word in setting.flag.kind.words if word != setting.default)

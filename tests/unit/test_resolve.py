@@ -93,6 +93,18 @@ def test_a_large_context_is_limited_unless_asked_for(tmp_path: Path) -> None:
         ({"acceptance": "token:strength=2"}, "has no option 'strength'"),
         ({"draft_length": "threshold:m=2"}, "has no option 'm'"),
         ({"draft_length": "5"}, "'5'"),
+        ({"draft_model": "self:q4"}, "'q4' is no type that weights can be re-quantised to"),
+        ({"drafter": "self:q40"}, "did you mean q4_0"),
+        ({"draft_model": "self:iq2_xs"}, "that takes an importance matrix"),
+        ({"draft_model": "self:q4_0", "draft_quant": "q8_0"}, "contradicts the draft model self:q4_0"),
+        ({"draft_model": "b.gguf", "draft_quant": "q5"}, "did you mean q5_k or q5_1 or q5_0?"),
+        (
+            {"drafter": "self:q8_0", "draft_model": "self:q4_0"},
+            "would leave the draft model self:q4_0 unused",
+        ),
+        ({"draft_quant": "q4_0"}, "--draft-quant q4_0 is for a draft model"),
+        ({"draft_vocab": 100}, "--draft-vocab 100 is for a draft model"),
+        ({"draft_model": "self:q4_0", "draft_vocab": 100_000}, "more than the 272 tokens"),
         ({"draft_model": "no-such-model"}, "'no-such-model' is neither a file nor a model known by name"),
     ],
 )
@@ -101,6 +113,24 @@ def test_contradictions_and_unknown_names_are_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=re.escape(words)):
         resolve_engine(EngineOptions(target_model=target, **options))
+
+
+@pytest.mark.parametrize("named", [{"draft_model": "self:q8_0"}, {"drafter": "self:q8_0"}])
+def test_the_target_may_draft_for_itself(target: str, named: dict[str, str]) -> None:
+    options = EngineOptions(target_model=target, draft_device="1", draft_vocab=99, **named)
+    config = resolve_engine(options)
+    assert config.draft is not None
+    assert (config.draft.path, config.draft.device, config.draft.quantise) == (target, "1", "q8_0")
+    assert (config.draft.n_head_rows, config.drafters) == (99, ("model",))
+    assert (config.target.quantise, config.target.n_head_rows) == ("keep", None)
+
+
+@pytest.mark.parametrize("vocab", ["auto", "all"])
+def test_a_small_vocabulary_is_guessed_whole(target: str, draft: str, vocab: str) -> None:
+    options = EngineOptions(target_model=target, draft_model=draft, draft_quant="Q6_K", draft_vocab=vocab)
+    config = resolve_engine(options)
+    assert config.draft is not None
+    assert (config.draft.quantise, config.draft.n_head_rows) == ("Q6_K", None)
 
 
 def test_the_word_none_is_no_draft_model(target: str) -> None:
