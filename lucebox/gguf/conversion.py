@@ -1,9 +1,11 @@
-"""Numbers of one ggml type into another, through float32, a few rows at a time."""
+"""Numbers of one ggml type into another, through float32, a few rows at a time, on all threads."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,7 +42,7 @@ class RowConverter:
         self._n_per_row = source.shape[0]
         self.n_rows = source.n_elements // self._n_per_row
         self._source_row_bytes = source.n_bytes // self.n_rows
-        self._target_row_bytes = target.n_bytes // self.n_rows
+        self.target_row_bytes = target.n_bytes // self.n_rows
         traits = _api.TypeTraits.from_address(library.ggml_get_type_traits(source.type))
         self._to_float = None if source.type == Type.F32 else _ToFloat(traits.to_float)
         library.ggml_quantize_init(target.type)  # tables that some types need; not to be made by two threads
@@ -52,7 +54,8 @@ class RowConverter:
             yield RowBlock(first, min(n, self.n_rows - first))
 
     def convert(self, block: RowBlock, source: int, target: int) -> None:
-        """Reads rows of the tensor whose data begin at address `source`, writes those of `target`."""
+        """Reads rows of the tensor whose data begin at address `source`; the first goes to address `target`,
+        the others, of `target_row_bytes` each, behind it."""
         n_part = max(1, _PART_ELEMENTS // self._n_per_row)
         scratch = np.empty(min(n_part, block.n_rows) * self._n_per_row, np.float32)
         end = block.first + block.n_rows
@@ -62,10 +65,22 @@ class RowConverter:
             if self._to_float is not None:
                 self._to_float(values, scratch.ctypes.data, n_rows * self._n_per_row)
                 values = scratch.ctypes.data
-            destination = target + first * self._target_row_bytes
+            destination = target + (first - block.first) * self.target_row_bytes
             self._library.ggml_quantize_chunk(
                 self._type, values, destination, 0, n_rows, self._n_per_row, None
             )
+
+
+def in_order(pool: ThreadPoolExecutor, tasks: Iterable[Callable[[], int]], *, n_ahead: int) -> Iterator[int]:
+    """Results of `tasks`, of which at most `n_ahead` are taken before one is waited for: so is their memory
+    bounded."""
+    waiting: deque[Future[int]] = deque()
+    for task in tasks:
+        if len(waiting) >= n_ahead:
+            yield waiting.popleft().result()
+        waiting.append(pool.submit(task))
+    while waiting:
+        yield waiting.popleft().result()
 
 
 def check_readable(library: Library, path: object, info: TensorInfo) -> None:

@@ -60,11 +60,14 @@ class Metadata(Mapping[str, Any]):
         self._path = cursor.path
         self._buffer = cursor.buffer
         self._values: dict[str, Any] = {}
+        self._stored: dict[str, tuple[int, int]] = {}  # first byte and end of each entry
         for index in range(n_key_values):
+            start = cursor.position
             key = cursor.name(f"metadata key {index}", maximum=MAX_KEY_BYTES)
             if key in self._values:
                 raise cursor.error(key, "the key occurs twice")
             self._values[key] = _read_value(cursor, key)
+            self._stored[key] = start, cursor.position
 
     def __getitem__(self, key: str) -> Any:
         value = self._values[key]
@@ -83,6 +86,11 @@ class Metadata(Mapping[str, Any]):
 
     def is_array(self, key: str) -> bool:
         return isinstance(self._values.get(key), _StringArray | list | np.ndarray)
+
+    def stored(self, key: str) -> bytes:
+        """The whole entry of `key` as it stands in the file, which must be open."""
+        start, end = self._stored[key]
+        return self._buffer[start:end]
 
     def length(self, key: str) -> int:
         """Number of entries of an array, without decoding it."""

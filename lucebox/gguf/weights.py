@@ -5,9 +5,9 @@ from __future__ import annotations
 import ctypes
 import mmap
 import threading
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,7 +16,7 @@ import numpy as np
 from lucebox.errors import OutOfMemoryError
 from lucebox.ggml._api import BackendBufferUsage, BackendDevType
 from lucebox.ggml.library import Library
-from lucebox.gguf.conversion import RowBlock, RowConverter, check_readable
+from lucebox.gguf.conversion import RowBlock, RowConverter, check_readable, in_order
 from lucebox.gguf.reader import GgufFile
 from lucebox.gguf.specs import TensorSpec, check_bytes
 from lucebox.gguf.tensors import TensorInfo
@@ -143,7 +143,7 @@ class Weights:
         on_progress(0.0 if total else 1.0)
         tasks = (task for upload in uploads for task in self._tasks(*upload))
         with ThreadPoolExecutor(max(1, n_threads), thread_name_prefix="lucebox-upload") as pool:
-            for n_bytes in _in_order(pool, tasks, n_ahead=4 * n_threads):
+            for n_bytes in in_order(pool, tasks, n_ahead=4 * n_threads):
                 if n_bytes:
                     done += n_bytes
                     on_progress(done / total)
@@ -171,7 +171,7 @@ class Weights:
         source: int,
     ) -> int:
         """Converts some rows; whoever is last sends the tensor, since repacking takes it as a whole."""
-        converter.convert(block, source, staging.address)
+        converter.convert(block, source, staging.address + block.first * converter.target_row_bytes)
         return self._set(placement, tensor, staging.address) if staging.is_last() else 0
 
     def _set(self, placement: Placement, tensor: int, source: int) -> int:
@@ -215,18 +215,6 @@ class _Staging:
         with self._lock:
             self._n_tasks -= 1
             return self._n_tasks == 0
-
-
-def _in_order(pool: ThreadPoolExecutor, tasks: Iterable[Callable[[], int]], *, n_ahead: int) -> Iterator[int]:
-    """Results of `tasks`, of which at most `n_ahead` are made before they are waited for: their memory is
-    bounded."""
-    waiting: deque[Future[int]] = deque()
-    for task in tasks:
-        if len(waiting) >= n_ahead:
-            yield waiting.popleft().result()
-        waiting.append(pool.submit(task))
-    while waiting:
-        yield waiting.popleft().result()
 
 
 def _prefer_huge_pages(address: int, n_bytes: int) -> None:

@@ -20,7 +20,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("ggml", "gguf"),
     ("text",),
     ("gguf.conversion",),
-    ("gguf.weights",),
+    ("gguf.copy", "gguf.weights"),
     ("gguf.placement",),
     ("models",),
     ("runtime",),
@@ -31,7 +31,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("text.chat",),
     ("api",),
     ("",),
-    ("server", "bench"),
+    ("server", "bench", "research"),
     ("cli",),
     ("__main__",),
 )
@@ -44,7 +44,16 @@ ONLY: dict[str, tuple[str, ...]] = {
     "sampling.params": ("errors",),
 }
 # The server's process must survive ggml: it reaches the engine through its client alone.
-NOT_IN_THE_SERVER = ("ggml", "gguf.conversion", "gguf.weights", "gguf.placement", "models", "runtime", "api")
+NOT_IN_THE_SERVER = (
+    "ggml",
+    "gguf.conversion",
+    "gguf.copy",
+    "gguf.weights",
+    "gguf.placement",
+    "models",
+    "runtime",
+    "api",
+)
 MAX_LINES = 400
 MAX_FUNCTION_LINES = 60
 GENERATED = {PACKAGE / "ggml" / "_api.py"}
