@@ -72,6 +72,14 @@ class TemplateError(LuceboxError):
     """A chat template is absent, broken, or rejected the messages."""
 
 
+class TraceError(LuceboxError):
+    """A recorded trace is damaged, no trace at all, or lacks what was asked of it."""
+
+    def __init__(self, path: object, problem: str, *, remedy: str = "") -> None:
+        super().__init__(f"{path}: {problem}", remedy=remedy)
+        self.path = str(path)
+
+
 class EngineError(LuceboxError):
     """The engine stopped or cannot take requests."""
 
