@@ -61,9 +61,17 @@ class Registry(Generic[T]):
         Options are the class's keyword-only parameters. Raises ConfigError for one that is unknown or
         mistyped.
         """
+        plugin, options = self._plugin(spec)
+        return plugin(*arguments, **options)
+
+    def check(self, spec: str) -> None:
+        """Raises ConfigError as `create` would, but for values that the class itself refuses."""
+        self._plugin(spec)
+
+    def _plugin(self, spec: str) -> tuple[type[T], dict[str, Option]]:
         name, options = parse_spec(spec)
         plugin = self.get(name)
-        return plugin(*arguments, **_checked(options, plugin, f"{self._kind} {name!r}"))
+        return plugin, _checked(options, plugin, f"{self._kind} {name!r}")
 
     @property
     def _kind(self) -> str:

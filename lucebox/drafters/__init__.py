@@ -3,17 +3,43 @@
 from __future__ import annotations
 
 from lucebox.drafters.base import Drafter, DrafterContext
-from lucebox.plugins import Registry
+from lucebox.errors import ConfigError
+from lucebox.plugins import Registry, parse_spec
 
-__all__ = ["Drafter", "DrafterContext", "create", "get", "names"]
+__all__ = ["Drafter", "DrafterContext", "check", "create", "get", "names", "split"]
 
 _registry: Registry[Drafter] = Registry(
-    "lucebox.drafters", "lucebox.drafters", helpers=("base", "combination")
+    "lucebox.drafters", "lucebox.drafters", helpers=("base", "combination", "drawing", "kernels", "reference")
 )
 names = _registry.names
 get = _registry.get
 
 
 def create(spec: str, context: DrafterContext) -> Drafter:
-    """The drafter of `name:option=value,…`. Raises ConfigError."""
+    """The one drafter of `name:option=value,…`. Raises ConfigError."""
     return _registry.create(spec, context)
+
+
+def split(spec: str) -> list[str]:
+    """The specs of a combination such as `ngram:n=3,n_min=2,model`, whose further parts go on behind what the
+    first ones guessed. Raises ConfigError."""
+    parts: list[str] = []
+    for piece in (text.strip() for text in spec.split(",")):
+        if parts and "=" in piece and ":" not in piece.partition("=")[0]:
+            parts[-1] += f",{piece}"  # one more option of the part in front
+        else:
+            parts.append(piece)
+    for part in parts:
+        parse_spec(part)
+    if len(set(parts)) < len(parts):
+        raise ConfigError(f"{spec!r} has a drafter twice", remedy="name each one once")
+    return parts
+
+
+def check(spec: str) -> list[str]:
+    """The names in a combination. Raises ConfigError for a name or an option that there is not; what values
+    options may have is told by `create`."""
+    parts = split(spec)
+    for part in parts:
+        _registry.check(part)
+    return [parse_spec(part)[0] for part in parts]

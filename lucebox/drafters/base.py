@@ -66,6 +66,12 @@ class DraftRequest:
         """The tokens guessed in front of this request."""
         return self.prefix[len(self.prefix) - self.n_before :]
 
+    def deterministic(self, tokens: Sequence[int]) -> Draft:
+        """The chain of `tokens`, cut at n_max and behind the first stop token. Nothing was drawn."""
+        n = min(len(tokens), self.n_max)
+        n = next((i + 1 for i in range(n) if tokens[i] in self.stop_tokens), n)
+        return Draft.chain(tokens[:n], [None] * n)
+
 
 @dataclass(frozen=True, slots=True)
 class Observation:

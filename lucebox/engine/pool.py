@@ -6,18 +6,26 @@ from collections.abc import Mapping, Sequence
 
 from lucebox import drafters
 from lucebox.drafters.base import Drafter, DrafterContext
+from lucebox.drafters.combination import Combination
 from lucebox.errors import ConfigError
 from lucebox.plugins import parse_spec
+
+# Each may hold megabytes, and requests choose among options without end.
+MAX_DRAFTERS = 16
 
 
 class DrafterPool:
     """Makes a drafter when it is first asked for, and keeps it. `defaults` are for requests that name none,
-    preferred first. Owns its drafters, and the draft model that those who need one share."""
+    preferred first. Owns its drafters, and the draft model that those who need one share.
+
+    A drafter that is part of several combinations is there once, and learns from the rounds of all of them.
+    """
 
     def __init__(self, context: DrafterContext, defaults: Sequence[str]) -> None:
         self._context = context
         self.defaults = tuple(defaults)
-        self._made: dict[str, Drafter] = {}
+        self._singles: dict[str, Drafter] = {}
+        self._combinations: dict[str, Combination] = {}
         for spec in defaults:
             self.get(spec)
 
@@ -25,25 +33,56 @@ class DrafterPool:
     def of(cls, context: DrafterContext, made: Mapping[str, Drafter]) -> DrafterPool:
         """A pool of drafters that are there already."""
         pool = cls(context, ())
-        pool._made.update(made)
+        pool._singles.update(made)
         pool.defaults = tuple(made)
         return pool
 
     def get(self, spec: str) -> Drafter:
-        """The drafter of `name:option=value,…`. Raises ConfigError."""
-        if spec not in self._made:
+        """The drafter of `name:option=value,…`, or of several such, combined. Raises ConfigError."""
+        known = self._singles.get(spec) or self._combinations.get(spec)
+        if known is not None:
+            return known
+        parts = [self._single(part) for part in drafters.split(spec)]
+        if len(parts) == 1:
+            return parts[0]
+        if len(self._combinations) >= MAX_DRAFTERS:
+            raise _full(spec, list(self._combinations))
+        self._combinations[spec] = Combination(self._context, parts)
+        return self._combinations[spec]
+
+    def singles(self) -> list[Drafter]:
+        """Every drafter that was made, none of them twice, and no combination."""
+        return list(self._singles.values())
+
+    def remember(self, tokens: Sequence[int], n_prompt: int) -> None:
+        """Every drafter learns from a whole request."""
+        for drafter in self.singles():
+            drafter.remember(tokens, n_prompt)
+
+    def release(self, sequence: int) -> None:
+        """Every drafter forgets `sequence`."""
+        for drafter in self.singles():
+            drafter.release(sequence)
+
+    def close(self) -> None:
+        for drafter in self.singles():
+            drafter.close()
+
+    def _single(self, spec: str) -> Drafter:
+        if spec not in self._singles:
             name, _ = parse_spec(spec)
             if drafters.get(name).needs_model and self._context.draft_model is None:
                 raise ConfigError(
                     f"the drafter {name!r} needs a draft model", remedy="name one with --draft-model"
                 )
-            self._made[spec] = drafters.create(spec, self._context)
-        return self._made[spec]
+            if len(self._singles) >= MAX_DRAFTERS:
+                raise _full(spec, list(self._singles))
+            self._singles[spec] = drafters.create(spec, self._context)
+        return self._singles[spec]
 
-    def singles(self) -> list[Drafter]:
-        """Every drafter that was made, none of them twice."""
-        return list(self._made.values())
 
-    def close(self) -> None:
-        for drafter in self.singles():
-            drafter.close()
+def _full(spec: str, known: Sequence[str]) -> ConfigError:
+    return ConfigError(
+        f"the engine has {MAX_DRAFTERS} drafters, and makes no further one for {spec!r}",
+        remedy=f"use one of {'; '.join(known)}",
+    )
