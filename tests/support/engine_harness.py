@@ -61,7 +61,7 @@ class Answer:
 class Harness:
     """`n_vocab` - 1 letters from "a" on, then the end token, as in tests.support.tiny_vocabulary.
 
-    The engine knows `drafter`, if given, as PLUGIN.
+    The engine knows `drafter`, if given, as PLUGIN, then `draft` as "model", then what `specs` name.
     """
 
     def __init__(
@@ -76,6 +76,7 @@ class Harness:
         draft_length: str = "fixed:n=4",
         acceptance: str = "auto",
         drafter: Drafter | None = None,
+        specs: Sequence[str] = (),
         on_round: RoundHandler | None = None,
     ) -> None:
         self.end = n_vocab - 1
@@ -88,6 +89,10 @@ class Harness:
             context = drafter_context(n_vocab, self.draft, n_ctx=n_ctx, n_sequences=n_parallel)
             drafters["model"] = ModelDrafter(context)
         pool = DrafterPool.of(context, drafters)
+        for spec in specs:
+            pool.get(spec)
+        pool.defaults += tuple(specs)
+        self.pool = pool
         self.costs = CostTable()
         drafting = Drafting(pool, self.costs)
         self.stepper = Stepper(self.target, drafting, n_parallel, on_round=on_round)  # type: ignore[arg-type]
