@@ -114,6 +114,9 @@ class Drafter(ABC):
     def remember(self, tokens: Sequence[int], n_prompt: int) -> None:  # noqa: B027 (optional)
         """Learns from a whole request that ended: `n_prompt` tokens of prompt, then the answer."""
 
+    def forget(self) -> None:  # noqa: B027 (optional)
+        """Drops all that was learned from requests: the next one is as the first."""
+
     def n_behind(self, sequence: int, n_prefix: int) -> int:
         """Tokens to compute before the first guess behind `n_prefix` tokens, beyond the last of them."""
         return 0

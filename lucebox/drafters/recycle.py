@@ -40,9 +40,9 @@ class RecycleDrafter(Drafter):
             raise ConfigError(f"drafter recycle: p_min must be between 0 and 1, not {p_min:g}")
         self._k = min(k, context.n_vocab)
         self._p_min = p_min
-        # Zeros cost nothing before they are written; a chance of zero marks what is not known.
-        self._successors: Int32Array = np.zeros((context.n_vocab, self._k), np.int32)
-        self._chances: Float32Array = np.zeros((context.n_vocab, self._k), np.float32)
+        self._successors: Int32Array
+        self._chances: Float32Array
+        self.forget()
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[Draft]:
         return [self._draft(request) for request in requests]
@@ -57,6 +57,12 @@ class RecycleDrafter(Drafter):
             self._successors[token, : len(ids)] = ids[order]
             self._chances[token, : len(ids)] = probs[order]
             self._chances[token, len(ids) :] = 0.0
+
+    def forget(self) -> None:
+        shape = self.context.n_vocab, self._k
+        # Zeros cost nothing before they are written; a chance of zero marks what is not known.
+        self._successors = np.zeros(shape, np.int32)
+        self._chances = np.zeros(shape, np.float32)
 
     def release(self, sequence: int) -> None:
         pass  # nothing is kept of a sequence

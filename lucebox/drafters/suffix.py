@@ -81,7 +81,8 @@ class SuffixDrafter(Drafter):
             raise ConfigError(f"drafter suffix: memory_mib must be from 1 to {2**16}, not {memory_mib}")
         self._n_min = n_min
         self._p_min = p_min
-        self.memory = Memory(memory_mib * 2**20)
+        self._memory_bytes = memory_mib * 2**20
+        self.memory = Memory(self._memory_bytes)
         self._texts: dict[int, _Text] = {}
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[Draft]:
@@ -90,6 +91,9 @@ class SuffixDrafter(Drafter):
     def remember(self, tokens: Sequence[int], n_prompt: int) -> None:
         if len(tokens) > n_prompt:
             self.memory.add(np.array(tokens[max(0, n_prompt - N_PROMPT_KEPT) :], np.int32))
+
+    def forget(self) -> None:
+        self.memory = Memory(self._memory_bytes)
 
     def fork(self, source: int, target: int) -> None:
         self.release(target)  # its automaton is made anew of its prefix
