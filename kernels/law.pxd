@@ -32,6 +32,14 @@ cdef inline Law law_of(const int32_t[::1] ids, const float[::1] probs) except *:
     return law
 
 
+cdef inline Law draft_law(const int32_t[::1] q_ids, const float[::1] q_probs, const int32_t *token,
+                          const float *one) except *:
+    """q, or one-hot at `token` where the proposal was deterministic."""
+    if q_probs is None:
+        return Law(token, one, 1)
+    return law_of(q_ids, q_probs)
+
+
 cdef inline ptrdiff_t first_at_or_above(const Law *law, int32_t token) noexcept nogil:
     """The index in a sparse law of the first id >= token; n if there is none."""
     cdef ptrdiff_t low = 0, high = law.n, middle
@@ -52,54 +60,61 @@ cdef inline double probability_of(const Law *law, int32_t token) noexcept nogil:
     return law.probs[i] if i < law.n and law.ids[i] == token else 0.0
 
 
-cdef inline double excess_dense(const Law *p, const Law *q, ptrdiff_t begin, ptrdiff_t end) noexcept nogil:
+cdef inline double excess_dense(const Law *p, const Law *q, float scale, ptrdiff_t begin,
+                                ptrdiff_t end) noexcept nogil:
     """Of a dense p: sums the runs between the ids of q whole."""
     cdef ptrdiff_t j
     cdef double sum = 0
     if q.ids == NULL and q.n:
-        return lb_excess_sum(p.probs + begin, q.probs + begin, end - begin)
+        return lb_excess_sum(p.probs + begin, q.probs + begin, scale, end - begin)
     j = first_at_or_above(q, <int32_t> begin) if q.n else 0
     while j < q.n and q.ids[j] < end:
-        sum += lb_sum(p.probs + begin, q.ids[j] - begin) + lb_excess(p.probs[q.ids[j]], q.probs[j])
+        sum += scale * lb_sum(p.probs + begin, q.ids[j] - begin)
+        sum += lb_excess(p.probs[q.ids[j]], q.probs[j], scale)
         begin = q.ids[j] + 1
         j += 1
-    return sum + lb_sum(p.probs + begin, end - begin)
+    return sum + scale * lb_sum(p.probs + begin, end - begin)
 
 
-cdef inline double excess(const Law *p, const Law *q, ptrdiff_t begin, ptrdiff_t end) noexcept nogil:
-    """Sum of max(p - q, 0) over the tokens at indices begin to end of p. An empty q is zero everywhere."""
+cdef inline double excess(const Law *p, const Law *q, float scale, ptrdiff_t begin, ptrdiff_t end) noexcept nogil:
+    """Sum of max(scale * p - q, 0) over the tokens at indices begin to end of p. An empty q is zero everywhere."""
     cdef ptrdiff_t i, j
     cdef double sum = 0
     if begin >= end:
         return 0
     if p.ids == NULL:
-        return excess_dense(p, q, begin, end)
+        return excess_dense(p, q, scale, begin, end)
     if q.ids == NULL:
         for i in range(begin, end):
-            sum += lb_excess(p.probs[i], q.probs[p.ids[i]] if q.n else <float> 0.0)
+            sum += lb_excess(p.probs[i], q.probs[p.ids[i]] if q.n else <float> 0.0, scale)
         return sum
     j = first_at_or_above(q, p.ids[begin])
     for i in range(begin, end):
         while j < q.n and q.ids[j] < p.ids[i]:
             j += 1
-        sum += lb_excess(p.probs[i], q.probs[j] if j < q.n and q.ids[j] == p.ids[i] else <float> 0.0)
+        sum += lb_excess(p.probs[i], q.probs[j] if j < q.n and q.ids[j] == p.ids[i] else <float> 0.0, scale)
     return sum
 
 
 cdef inline ptrdiff_t draw_excess(const Law *p, const Law *q, double u) noexcept nogil:
-    """The index in p that `u` falls on among max(p - q, 0); -1 where nothing is left.
+    """The index in p that `u` falls on among max(p - q, 0); -1 where nothing is left."""
+    return draw_scaled_excess(p, q, 1.0, u)
+
+
+cdef inline ptrdiff_t draw_scaled_excess(const Law *p, const Law *q, float scale, double u) noexcept nogil:
+    """The index in p that `u` falls on among max(scale * p - q, 0); -1 where nothing is left.
 
     Sums in float64 by ascending id. Rounding may leave `u` behind the last sum: the last positive one, then.
     """
     cdef ptrdiff_t start = 0, end, i, last = -1
     cdef double below = 0, wanted = 0, mass = 0
     while start < p.n:
-        wanted += excess(p, q, start, min(p.n, start + LB_SKIPPED))
+        wanted += excess(p, q, scale, start, min(p.n, start + LB_SKIPPED))
         start += LB_SKIPPED
     wanted *= u
     start = 0
     while start < p.n:
-        mass = excess(p, q, start, min(p.n, start + LB_SKIPPED))
+        mass = excess(p, q, scale, start, min(p.n, start + LB_SKIPPED))
         if mass > 0:
             last = start
             if below + mass > wanted:
@@ -112,7 +127,7 @@ cdef inline ptrdiff_t draw_excess(const Law *p, const Law *q, double u) noexcept
         wanted = INFINITY
     start, end = last, min(p.n, last + LB_SKIPPED)
     for i in range(start, end):
-        mass = excess(p, q, i, i + 1)
+        mass = excess(p, q, scale, i, i + 1)
         if mass > 0:
             last = i
             below += mass

@@ -157,18 +157,18 @@ cdef extern from *:
         return sum;
     }
 
-    /* max(p - q, 0), exactly: |d| + d is 2d or 0. */
-    static inline double lb_excess(float p, float q) {
-        double d = (double)p - (double)q;
+    /* max(scale * p - q, 0), rounded once, for a float times a float is exact in a double; |d| + d is 2d or 0. */
+    static inline double lb_excess(float p, float q, float scale) {
+        double d = (double)scale * (double)p - (double)q;
         return 0.5 * (fabs(d) + d);
     }
 
-    LB_VERSIONS static double lb_excess_sum(const float *p, const float *q, ptrdiff_t n) {
+    LB_VERSIONS static double lb_excess_sum(const float *p, const float *q, float scale, ptrdiff_t n) {
         double total[LB_LANES] = {0}, sum = 0;
         ptrdiff_t i = 0;
         for (; i + LB_LANES <= n; i += LB_LANES)
-            for (int j = 0; j < LB_LANES; j++) total[j] += lb_excess(p[i + j], q[i + j]);
-        for (; i < n; i++) sum += lb_excess(p[i], q[i]);
+            for (int j = 0; j < LB_LANES; j++) total[j] += lb_excess(p[i + j], q[i + j], scale);
+        for (; i < n; i++) sum += lb_excess(p[i], q[i], scale);
         for (int j = 0; j < LB_LANES; j++) sum += total[j];
         return sum;
     }
@@ -182,5 +182,5 @@ cdef extern from *:
                   double *weights) noexcept nogil
     void lb_scale(float *x, ptrdiff_t n, float factor) noexcept nogil
     double lb_sum(const float *p, ptrdiff_t n) noexcept nogil
-    double lb_excess(float p, float q) noexcept nogil
-    double lb_excess_sum(const float *p, const float *q, ptrdiff_t n) noexcept nogil
+    double lb_excess(float p, float q, float scale) noexcept nogil
+    double lb_excess_sum(const float *p, const float *q, float scale, ptrdiff_t n) noexcept nogil

@@ -9,7 +9,9 @@ from lucebox.sampling.params import SamplingParams
 __all__ = ["AcceptanceStrategy", "create", "default", "get", "names"]
 
 _registry: Registry[AcceptanceStrategy] = Registry(
-    "lucebox.acceptance", "lucebox.acceptance", helpers=("base", "kernels", "reference")
+    "lucebox.acceptance",
+    "lucebox.acceptance",
+    helpers=("base", "kernels", "reference", "tree", "tree_reference"),
 )
 names = _registry.names
 get = _registry.get
@@ -24,4 +26,4 @@ def default(params: SamplingParams) -> str:
     """The name of the strategy for a request that asks for none."""
     if params.greedy:
         return "greedy"
-    return "token" if params.seed is None else "match"
+    return "block" if params.seed is None else "match"

@@ -6,8 +6,36 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
-from lucebox.core import Distribution, Draft, DrawMode, Verdict
-from lucebox.sampling.random import RoundRandom
+from lucebox.core import Distribution, Draft, DrawMode, Float32Array, Int32Array, Verdict
+from lucebox.sampling.draw import sample
+from lucebox.sampling.random import Purpose, RoundRandom
+
+
+class TargetRows(Sequence[Distribution]):
+    """The target's laws behind the rows of a draft, as the engine has them: each computed when asked for.
+
+    At temperature 0 they are one-hot, and say nothing of how close a second token came. A strategy that may
+    leave the target's law needs the ones behind them.
+    """
+
+    @property
+    @abstractmethod
+    def is_collapsed(self) -> bool:
+        """Whether the request's temperature is 0."""
+
+    @abstractmethod
+    def uncollapsed(self, row: int) -> Distribution:
+        """The law at temperature 1 where the request's is 0; else the row itself."""
+
+
+def is_collapsed(p_rows: Sequence[Distribution]) -> bool:
+    """Whether these rows are known to be the one-hot limits of other laws."""
+    return isinstance(p_rows, TargetRows) and p_rows.is_collapsed
+
+
+def uncollapsed(p_rows: Sequence[Distribution], row: int) -> Distribution:
+    """`p_rows[row]` before temperature 0 made it one-hot; plain lists hold what they hold."""
+    return p_rows.uncollapsed(row) if isinstance(p_rows, TargetRows) else p_rows[row]
 
 
 class AcceptanceStrategy(ABC):
@@ -55,6 +83,35 @@ def follow(draft: Draft, choose: Callable[[int, int], int]) -> Verdict:
             return Verdict(tuple(path), token, row)
         path.append(child)
         row = child + 1
+
+
+def judge_chain(
+    draft: Draft,
+    p_rows: Sequence[Distribution],
+    random: RoundRandom,
+    accepts: Callable[[int, int], bool],
+    correction: Callable[[int, int], int],
+) -> Verdict:
+    """Goes along a chain up to the first token that `accepts(row, token)` refuses, and emits
+    `correction(row, token)` in its place; behind a draft that stands as a whole, a draw from its last row.
+    """
+    assert draft.is_chain, "this strategy judges chains only"
+    for row, token in enumerate(draft.tokens.tolist()):
+        if not accepts(row, token):
+            return Verdict(tuple(range(row)), correction(row, token), row)
+    return bonus(draft, p_rows, random)
+
+
+def bonus(draft: Draft, p_rows: Sequence[Distribution], random: RoundRandom) -> Verdict:
+    """The whole chain stands, and the target's own draw follows it. Plain decoding, if it is empty."""
+    n = len(draft)
+    u = random.uniform(n, Purpose.BONUS if n else Purpose.PLAIN)
+    return Verdict(tuple(range(n)), sample(p_rows[n], u), n)
+
+
+def arrays(law: Distribution | None) -> tuple[Int32Array | None, Float32Array | None]:
+    """A draft's law as kernels take it: one-hot at the drafted token where there is none."""
+    return (None, None) if law is None else (law.ids, law.probs)
 
 
 def _edges(draft: Draft) -> list[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""The compiled kernel of this package, or its NumPy twin."""
+"""The compiled kernels of this package, or their NumPy twins."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from lucebox.acceptance import reference
 
-if TYPE_CHECKING:  # the twin has the kernel's signatures
-    verify = reference
+if TYPE_CHECKING:  # the twins have the kernels' signatures
+    divergence = verify = reference
 else:
     from lucebox._kernels import compiled_or
 
+    divergence = compiled_or("divergence", reference)
     verify = compiled_or("verify", reference)
 
-__all__ = ["verify"]
+__all__ = ["divergence", "verify"]

@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lucebox.acceptance.base import AcceptanceStrategy
+from lucebox.acceptance.base import AcceptanceStrategy, arrays, judge_chain
 from lucebox.acceptance.kernels import verify
 from lucebox.core import Distribution, Draft, DrawMode, Verdict
-from lucebox.sampling.draw import sample
 from lucebox.sampling.random import Purpose, RoundRandom
 
 
@@ -24,18 +23,15 @@ class Token(AcceptanceStrategy):
     draw_mode = DrawMode.SAMPLE
 
     def verify(self, draft: Draft, p_rows: Sequence[Distribution], random: RoundRandom) -> Verdict:
-        assert draft.is_chain, "`token` judges chains only"
-        for row, token in enumerate(draft.tokens.tolist()):
-            p, q = p_rows[row], draft.q[row]
-            q_ids, q_probs = (None, None) if q is None else (q.ids, q.probs)
-            u = random.uniform(row, Purpose.ACCEPT)
-            if not verify.accepts(p.ids, p.probs, q_ids, q_probs, token, u):
-                u = random.uniform(row, Purpose.RESIDUAL)
-                emitted = verify.residual_sample(p.ids, p.probs, q_ids, q_probs, token, u)
-                return Verdict(tuple(range(row)), emitted, row)
-        n = len(draft)
-        u = random.uniform(n, Purpose.BONUS if n else Purpose.PLAIN)
-        return Verdict(tuple(range(n)), sample(p_rows[n], u), n)
+        def accepts(row: int, token: int) -> bool:
+            p, u = p_rows[row], random.uniform(row, Purpose.ACCEPT)
+            return verify.accepts(p.ids, p.probs, *arrays(draft.q[row]), token, u)
+
+        def correction(row: int, token: int) -> int:
+            p, u = p_rows[row], random.uniform(row, Purpose.RESIDUAL)
+            return verify.residual_sample(p.ids, p.probs, *arrays(draft.q[row]), token, u)
+
+        return judge_chain(draft, p_rows, random, accepts, correction)
 
 
 Plugin = Token

@@ -8,13 +8,14 @@ from typing import overload
 
 import numpy as np
 
+from lucebox.acceptance.base import TargetRows
 from lucebox.core import Distribution, Draft, Float32Array
 from lucebox.engine.scheduler import Feed
 from lucebox.engine.sequence import EngineSequence, rows_behind
 from lucebox.runtime.rows import Rows, Want
 
 
-class LawRows(Sequence[Distribution]):
+class LawRows(TargetRows):
     """The target's laws behind each row of a draft, computed when asked for."""
 
     def __init__(self, sequence: EngineSequence, draft: Draft, logits: Sequence[Float32Array]) -> None:
@@ -39,6 +40,16 @@ class LawRows(Sequence[Distribution]):
             behind = rows_behind(self._draft, row)
             self._laws[row] = self._sequence.sampler.law(self._logits[row], behind)
         return self._laws[row]
+
+    @property
+    def is_collapsed(self) -> bool:
+        return self._sequence.sampler.params.greedy
+
+    def uncollapsed(self, row: int) -> Distribution:
+        if not self.is_collapsed:
+            return self[row]
+        behind = rows_behind(self._draft, row)
+        return self._sequence.sampler.law(self._logits[row], behind, uncollapsed=True)
 
 
 @dataclass(slots=True)

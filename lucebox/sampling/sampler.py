@@ -36,19 +36,23 @@ class Sampler:
         p = self.params
         return p.repetition_penalty != 1.0 or p.frequency_penalty != 0.0 or p.presence_penalty != 0.0
 
-    def law(self, logits: Float32Array, extra: Sequence[int] = ()) -> Distribution:
+    def law(
+        self, logits: Float32Array, extra: Sequence[int] = (), *, uncollapsed: bool = False
+    ) -> Distribution:
         """The law behind the committed tokens and `extra`. `logits` is float32[n_vocab], and stays as it is.
 
+        `uncollapsed` takes temperature 0 for 1, which shows how close other tokens came to the likeliest.
         Raises LogitsError for NaN, +infinity, and where every token is banned.
         """
         assert logits.shape == (self.n_vocab,), f"{logits.shape} is not ({self.n_vocab},)"
         p = self.params
         row = self._adjusted(logits, extra)
-        if p.temperature == 0.0:
+        temperature = 1.0 if uncollapsed and p.greedy else p.temperature
+        if temperature == 0.0:
             return Distribution.one_hot(self.n_vocab, sampling.argmax(row))
         if not self._is_filtered:
-            return Distribution(self.n_vocab, sampling.softmax(row, p.temperature))
-        ids, probs = sampling.filtered(row, p.temperature, p.min_p, p.top_k, p.top_p)
+            return Distribution(self.n_vocab, sampling.softmax(row, temperature))
+        ids, probs = sampling.filtered(row, temperature, p.min_p, p.top_k, p.top_p)
         return Distribution(self.n_vocab, probs, ids)
 
     def commit(self, tokens: Sequence[int]) -> None:

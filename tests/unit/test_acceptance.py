@@ -20,7 +20,7 @@ def test_every_name_is_a_strategy() -> None:
 @pytest.mark.parametrize(
     ("params", "name"),
     [
-        (SamplingParams(), "token"),
+        (SamplingParams(), "block"),
         (SamplingParams(seed=0), "match"),
         (SamplingParams(temperature=0.0), "greedy"),
         (SamplingParams(temperature=0.0, seed=1), "greedy"),
