@@ -195,7 +195,7 @@ def test_nobody_depends_on_anybody_and_nothing_is_left(
     assert failures
     assert {str(failure) for failure in failures} == {"erratic"}
     total = sum((answer.finish.timings for answer in harness.answers.values()), Timings())
-    assert set(total.drafters) >= set(harness.pool.defaults) - {"prediction"}
+    assert len(total.drafters) > 2
     assert 0 < total.draft_n_accepted < total.draft_n
 
 
