@@ -95,9 +95,11 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     acceptance: Annotated[
         str,
         Flag(
-            "how guesses are judged: `greedy`, `match`, `token` or a plug-in; `auto` decides per request",
+            "how guesses are judged: `auto` (`greedy` at temperature 0, `match` with a seed, else `block`), `token`, "
+            "`gumbel`, trees by `specinfer`, `rrs`, `kseq`, `traversal`; not lossless: `typical`, `lenient`, "
+            "`mentored`, `fuzzy`",
             Text(),
-            "NAME",
+            "NAME[:OPTION=VALUE,…]",
         ),
     ] = AUTO
     draft_length: Annotated[
