@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from lucebox.core import Draft, RoundResult
 from lucebox.draft_length.base import Costs, DraftLengthController, Plan, SequenceState
 from lucebox.drafters.base import Drafter, DraftRequest, Observation
+from lucebox.engine.timings import Timings
 from lucebox.sampling.params import SamplingParams
 from tests.support.drafting import drafter_context
 from tests.support.engine_harness import PLUGIN, Answer, Harness
@@ -169,3 +170,46 @@ def test_no_draft_is_longer_than_its_room() -> None:
     harness.run()
     assert asked
     assert max(asked) <= 2
+
+
+class Alternating(Planning):
+    """Plans by the drafters at hand in turn, then for a plain round."""
+
+    n_rounds = 0
+
+    def plan(self, batch: Sequence[SequenceState], costs: Costs) -> Mapping[int, Plan]:
+        plans = {}
+        for state in batch:
+            names = ["", *state.drafters]
+            name = names[self.n_rounds % len(names)]
+            plans[state.sequence] = Plan(name, 2 if name else 0)
+            self.n_rounds += 1
+        return plans
+
+
+def test_every_round_names_its_drafter_and_the_sums_are_theirs(plain: list[int]) -> None:
+    harness = Harness(N_VOCAB, TARGET, TARGET, drafter=Ones())
+    id = harness.submit(PROMPT, PARAMS)
+    sequence = harness.stepper.scheduler.find(id)
+    assert sequence is not None
+    sequence.controller = controller = Alternating(Plan("", 0))
+    harness.run()
+    answer = harness.answers[id]
+    assert answer.tokens == plain
+    learned = {result.n_kv: result.drafter for result in controller.learned}
+    n_kv, by_round = len(PROMPT), []
+    for step in answer.steps:
+        by_round.append(step.drafters)
+        if step.finish is None:
+            assert step.drafters == [learned[n_kv]] if learned[n_kv] else not step.drafters
+        n_kv += len(step.tokens)
+    assert by_round[:7] == [[], [], [PLUGIN], ["model"], [], [PLUGIN], ["model"]]  # the first: the prompt's
+    merged = answer.steps[0]
+    for step in answer.steps[1:]:
+        merged = merged.followed_by(step)
+    assert merged.drafters == [PLUGIN, "model"]
+    timings = answer.finish.timings
+    assert sum((drafted.timings() for drafted in merged.drafted), Timings()).drafters == timings.drafters
+    right, wrong = timings.drafters["model"], timings.drafters[PLUGIN]
+    assert right.n_accepted == right.n_drafted == 2 * right.n_rounds
+    assert wrong.n_drafted == wrong.n_rounds

@@ -329,6 +329,9 @@ def test_an_accepted_path_of_a_tree_is_kept_and_its_siblings_are_not() -> None:
     answer = harness.ask(PROMPT, GREEDY)
     assert answer.tokens == Harness(N_VOCAB, target).ask(PROMPT, GREEDY).tokens
     assert answer.origins[1:7] == [Origin.ACCEPTED, Origin.ACCEPTED, Origin.BONUS] * 2
+    timings = answer.finish.timings  # positions are depths of the tree, not indices of its tokens
+    assert timings.accepted_per_position == timings.drafted_per_position == [8, 8]
+    assert (timings.draft_n, timings.draft_n_accepted) == (40, 16)
 
 
 @pytest.mark.parametrize(
