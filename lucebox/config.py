@@ -27,7 +27,10 @@ AUTO = "auto"
 KEEP = "keep"
 ALL = "all"
 MODEL_DRAFTER = "model"
-SELF_DRAFT = re.compile(r"(?:(?<=,)|^)self:([^,]*)")  # in a drafter's spec, or all of a draft model
+SUFFIX_DRAFTER = "suffix"
+PREDICTION_DRAFTER = "prediction"
+FREE_DRAFTERS = ("ngram", "recycle", "suffix")  # `--draft-model` takes them, too
+SELF_DRAFT = re.compile(r"(?:(?<=[,+])|^)self:([^,+]*)")  # in a drafter's spec, or all of a draft model
 
 
 class EngineOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -42,10 +45,11 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     draft_model: Annotated[
         str | None,
         Flag(
-            "the smaller model that guesses ahead; `self:q4_0`: the target itself, re-quantised; or `none`",
+            "the smaller model that guesses ahead; `self:q4_0`: the target itself, re-quantised; `suffix`, "
+            "`ngram` or `recycle`: that drafter without a model; `none`: nobody guesses",
             Text(),
             "MODEL",
-            unset=f"`{DEFAULT_DRAFT_MODEL}` with the default target, else `none`",
+            unset=f"`{DEFAULT_DRAFT_MODEL}` with the default target, else no model",
         ),
     ] = None
     target_device: Annotated[
@@ -87,9 +91,12 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     drafter: Annotated[
         str,
         Flag(
-            "who guesses: `model` (the draft model), `none` or a plug-in; `auto`: `model` if there is one",
+            "who guesses: `model` (the draft model), `suffix` (what the text repeats), `ngram`, `recycle`, a "
+            "plug-in or `none`; `suffix,model`: each goes on behind the one before it; "
+            "`model+suffix,model`: the controller chooses; `auto`: `model+suffix+suffix,model`, or `suffix` "
+            "without a draft model",
             Text(),
-            "NAME",
+            "NAME[,NAME…][+…]",
         ),
     ] = AUTO
     acceptance: Annotated[
@@ -206,19 +213,25 @@ def parse_server_args(argv: Sequence[str], environ: Mapping[str, str]) -> Server
 
 
 def _settle_draft(values: dict[str, object]) -> dict[str, object]:
-    """The draft model when none was named: the default target's partner, and nobody for any other target."""
+    """The draft model when none was named: the default target's partner, and none for any other target."""
     draft = values.get("draft_model")
-    if draft == NONE:
-        return values | {"draft_model": None}
-    if draft is not None and values.get("drafter") == NONE:
+    if draft not in (None, NONE) and values.get("drafter") == NONE:
         raise ConfigError(
             f"a draft model ({draft}) was given, and drafting switched off with the drafter `none`",
             remedy="leave one of them out",
         )
     drafter = str(values.get("drafter", AUTO))
-    if draft is None and "target_model" not in values and drafter != NONE and not SELF_DRAFT.search(drafter):
+    has_own = drafter == NONE or SELF_DRAFT.search(drafter) or _is_free(drafter)
+    if draft is None and "target_model" not in values and not has_own:
         return values | {"draft_model": DEFAULT_DRAFT_MODEL}
     return values
+
+
+def _is_free(drafter: str) -> bool:
+    """Whether drafters of ours do all of it without a draft model."""
+    pieces = re.split("[,+]", drafter)
+    names = {piece.partition(":")[0].strip() for piece in pieces if "=" not in piece.partition(":")[0]}
+    return names <= set(FREE_DRAFTERS)
 
 
 if __name__ == "__main__":

@@ -17,10 +17,12 @@ from lucebox.config import (
     ALL,
     AUTO,
     DEFAULT_CTX_SIZE_LIMIT,
+    FREE_DRAFTERS,
     KEEP,
     MODEL_DRAFTER,
     NONE,
     SELF_DRAFT,
+    SUFFIX_DRAFTER,
     EngineConfig,
     EngineOptions,
     ModelConfig,
@@ -58,9 +60,10 @@ def resolve_engine(options: EngineOptions, *, on_progress: Progress | None = Non
 
     Raises ConfigError, DownloadError or ModelFileError.
     """
+    options = _settle_free(options)
     drafter, draft_model = _settle_self(options)
-    names = _drafters(drafter, draft_model)
-    _check_plugins(options, names)
+    names = _drafters(drafter, draft_model, nobody=options.draft_model == NONE)
+    _check_plugins(options)
     quantise = _draft_quantise(options, draft_model)
     n_threads = options.threads or physical_cores()
 
@@ -100,6 +103,19 @@ def find_model(model: str, *, on_progress: Progress | None = None) -> Path:
 def model_name(model: str) -> str:
     """What a model is called in the API: its name, or its file's without folder and ending."""
     return Path(model.removeprefix("hf:")).name.removesuffix(".gguf")
+
+
+def _settle_free(options: EngineOptions) -> EngineOptions:
+    """`--draft-model suffix` is short for a drafter and no draft model. Raises ConfigError."""
+    name = (options.draft_model or "").partition(":")[0]
+    if name not in FREE_DRAFTERS:
+        return options
+    if options.drafter not in (AUTO, options.draft_model):
+        raise ConfigError(
+            f"the drafter {options.drafter!r} contradicts --draft-model {options.draft_model}",
+            remedy="leave one of them out",
+        )
+    return msgspec.structs.replace(options, drafter=options.draft_model, draft_model=NONE)
 
 
 def _settle_self(options: EngineOptions) -> tuple[str, str | None]:
@@ -152,25 +168,35 @@ def _n_head_rows(draft_vocab: int | str, draft: str) -> int | None:
     return int(draft_vocab)
 
 
-def _drafters(drafter: str, draft_model: str | None) -> tuple[str, ...]:
-    """Their names, none for nobody. Raises ConfigError when drafter and draft model contradict."""
-    if drafter == AUTO:
-        return () if draft_model is None else (MODEL_DRAFTER,)
-    needs_model = drafter != NONE and drafters.get(drafter.partition(":")[0]).needs_model
-    if needs_model and draft_model is None:
-        raise ConfigError("the drafter `model` needs a draft model", remedy="name one with --draft-model")
-    if not needs_model and draft_model is not None:
+def _drafters(drafter: str, draft_model: str | None, *, nobody: bool) -> tuple[str, ...]:
+    """Whom the controller may choose from, preferred first; `nobody` where nothing else was asked for.
+
+    Raises ConfigError for unknown names, and when drafter and draft model contradict.
+    """
+    if drafter == NONE or (drafter == AUTO and nobody):
+        arms: tuple[str, ...] = ()
+    elif drafter == AUTO:
+        both = f"{SUFFIX_DRAFTER},{MODEL_DRAFTER}"
+        arms = (SUFFIX_DRAFTER,) if draft_model is None else (MODEL_DRAFTER, SUFFIX_DRAFTER, both)
+    else:
+        arms = tuple(arm.strip() for arm in drafter.split("+"))
+    if len(set(arms)) < len(arms):
+        raise ConfigError(f"--drafter {drafter} names one twice", remedy="name each one once")
+    in_need = [name for arm in arms for name in drafters.check(arm) if drafters.get(name).needs_model]
+    if in_need and draft_model is None:
+        raise ConfigError(
+            f"the drafter `{in_need[0]}` needs a draft model", remedy="name one with --draft-model"
+        )
+    if not in_need and draft_model is not None:
         raise ConfigError(
             f"the drafter {drafter!r} would leave the draft model {draft_model} unused",
             remedy="use --drafter model, or --draft-model none",
         )
-    return () if drafter == NONE else (drafter,)
+    return arms
 
 
-def _check_plugins(options: EngineOptions, names: tuple[str, ...]) -> None:
+def _check_plugins(options: EngineOptions) -> None:
     """Raises ConfigError for a name or option that no plug-in knows, long before a model is loaded."""
-    for drafter in names:
-        drafters.get(drafter.partition(":")[0])
     if options.acceptance != AUTO:
         acceptance.create(options.acceptance)
     draft_length.create(options.draft_length)

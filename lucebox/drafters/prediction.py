@@ -19,7 +19,7 @@ MAX_PLACES = 256  # places compared after a deviation, the nearest ones
 @dataclass(slots=True)
 class _Alignment:
     """How far the answer has been followed. `place` is where the prediction goes on behind the first `n_seen`
-    tokens of the sequence, of which `n_start` are prompt; it is only a guess unless `is_aligned`."""
+    tokens of the sequence, of which `n_start` are prompt; it is where it was left unless `is_aligned`."""
 
     n_start: int
     n_seen: int

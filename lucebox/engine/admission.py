@@ -7,9 +7,10 @@ from functools import lru_cache
 
 from lucebox import acceptance, draft_length
 from lucebox.acceptance.base import AcceptanceStrategy
-from lucebox.config import AUTO
+from lucebox.config import AUTO, PREDICTION_DRAFTER
 from lucebox.draft_length.base import DraftLengthController
 from lucebox.engine.messages import Submit
+from lucebox.engine.pool import DrafterPool
 from lucebox.engine.sequence import EngineSequence
 from lucebox.errors import ConfigError, ContextLengthError, RequestError
 from lucebox.sampling.params import SamplingParams
@@ -31,13 +32,13 @@ class Admission:
         *,
         acceptance_spec: str = AUTO,
         draft_length_spec: str,
-        drafters: Sequence[str] = (),
+        pool: DrafterPool | None = None,
     ) -> None:
         self._vocabulary = vocabulary
         self._n_vocab = n_vocab
         self._n_ctx = n_ctx
         self._acceptance_spec = acceptance_spec
-        self._drafters = tuple(drafters)
+        self._pool = pool
         self._controller = draft_length.create(draft_length_spec)
         # Strategies keep no state, and looking one up takes milliseconds.
         self._strategy = lru_cache(MAX_CACHED_STRATEGIES)(acceptance.create)
@@ -52,16 +53,17 @@ class Admission:
         params = submit.params
         params.validate(self._n_vocab)
         self._check_tokens(submit)
+        drafters = self._drafters(submit)
         return EngineSequence(
             submit=submit,
             sampler=Sampler(params, self._n_vocab, submit.prompt, submit.generated),
             acceptance=self._acceptance(params),
-            controller=self._draft_length(params),
+            controller=self._draft_length(submit, drafters),
             stops=StopMatcher(params.stop),
             end_tokens=self._vocabulary.eog_ids,
             token_bytes=self._vocabulary.token_bytes,
             n_ctx=self._n_ctx,
-            drafters=self._drafters,
+            drafters=drafters,
         )
 
     def _check_tokens(self, submit: Submit) -> None:
@@ -75,6 +77,27 @@ class Admission:
                 )
         if len(tokens) >= self._n_ctx:
             raise ContextLengthError(self._n_ctx, len(submit.prompt))
+        if submit.prediction and not 0 <= min(submit.prediction) <= max(submit.prediction) < self._n_vocab:
+            raise RequestError(
+                f"prediction has token ids outside the vocabulary of {self._n_vocab}", param="prediction"
+            )
+
+    def _drafters(self, submit: Submit) -> tuple[str, ...]:
+        """Who may guess, preferred first: whom the request names and nobody else, or who knows its prediction
+        and the engine's own."""
+        asked = submit.params.speculative.drafter
+        if self._pool is None:
+            return ()
+        try:
+            if asked is not None and asked != AUTO:
+                self._pool.get(asked)
+                return (asked,)
+            if submit.prediction:
+                self._pool.get(PREDICTION_DRAFTER)
+                return (PREDICTION_DRAFTER, *self._pool.defaults)
+        except ConfigError as error:
+            raise _of_request(error, "speculative.drafter") from error
+        return self._pool.defaults
 
     def _acceptance(self, params: SamplingParams) -> AcceptanceStrategy:
         spec = params.speculative.acceptance or self._acceptance_spec
@@ -93,10 +116,11 @@ class Admission:
             )
         return strategy
 
-    def _draft_length(self, params: SamplingParams) -> DraftLengthController | None:
+    def _draft_length(self, submit: Submit, drafters: Sequence[str]) -> DraftLengthController | None:
+        params = submit.params
         if params.speculative.enabled is False:
             return None
-        if params.speculative.enabled and not self._drafters:
+        if params.speculative.enabled and not drafters:
             raise RequestError(
                 "speculative.enabled: this engine has no drafter",
                 param="speculative.enabled",

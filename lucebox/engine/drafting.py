@@ -77,6 +77,20 @@ class Drafting:
             logger.exception("a drafter or controller failed; request %s goes on without drafts", sequence.id)
             self._give_up(sequence)
 
+    def remember(self, sequence: EngineSequence) -> None:
+        """Drafters learn from a request that ended.
+
+        Not from one that was drawn by a seed of the user's: the next request of that seed meets the same
+        random numbers, of which its drafts must not know.
+        """
+        params = sequence.submit.params
+        if params.seed is not None and not params.greedy:
+            return
+        try:
+            self._pool.remember(sequence.tokens, len(sequence.submit.prompt))
+        except Exception:
+            logger.exception("a drafter cannot learn from request %s, which ended", sequence.id)
+
     def release(self, slot: int, controller: DraftLengthController | None) -> None:
         """Everybody forgets the sequence in `slot`; one who cannot stops nobody."""
         for learner in (*self._pool.singles(), controller):
@@ -176,6 +190,7 @@ def _request(sequence: EngineSequence, plan: Plan) -> DraftRequest:
         stop_tokens=sequence.draft_stop_tokens,
         shape=plan.shape if sequence.acceptance.supports_trees else (),
         needs_q=sequence.acceptance.needs_q,
+        prediction=sequence.submit.prediction,
     )
 
 

@@ -59,18 +59,18 @@ def load(
                 f"{config.n_parallel} parallel sequences are more than the {target.n_batch} rows of a batch",
                 remedy=f"use --parallel {target.n_batch} or less",
             )
+        draft = _load_draft(config, on_progress)
+        if draft is not None:
+            undo.callback(draft.close)
+        pool = DrafterPool(_context(config, target, draft, vocabulary), config.drafters)
         admission = Admission(
             vocabulary,
             target.n_vocab,
             target.n_ctx,
             acceptance_spec=config.acceptance,
             draft_length_spec=config.draft_length,
-            drafters=config.drafters,
+            pool=pool,
         )
-        draft = _load_draft(config, on_progress)
-        if draft is not None:
-            undo.callback(draft.close)
-        pool = DrafterPool(_context(config, target, draft, vocabulary), config.drafters)
         info = EngineInfo(
             target=_model_info(config.target, target),
             draft=None if draft is None or config.draft is None else _model_info(config.draft, draft),

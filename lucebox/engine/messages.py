@@ -41,6 +41,7 @@ class Submit(msgspec.Struct, tag="submit", frozen=True, kw_only=True, forbid_unk
 
     `generated` is what an engine that died had already sent: it counts towards max_tokens, penalties and stop
     strings, and is not sent again. `seed` fixes the random numbers, whether or not the user gave one.
+    `prediction` is what the answer is expected to be, or to have much of.
     """
 
     id: str
@@ -48,6 +49,7 @@ class Submit(msgspec.Struct, tag="submit", frozen=True, kw_only=True, forbid_unk
     params: SamplingParams
     seed: int
     generated: list[int] = []
+    prediction: list[int] = []
 
 
 class Cancel(msgspec.Struct, tag="cancel", frozen=True, forbid_unknown_fields=True):

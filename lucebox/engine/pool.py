@@ -11,7 +11,8 @@ from lucebox.errors import ConfigError
 from lucebox.plugins import parse_spec
 
 # Each may hold megabytes, and requests choose among options without end.
-MAX_DRAFTERS = 16
+MAX_WITH_OPTIONS = 16
+MAX_COMBINATIONS = 64
 
 
 class DrafterPool:
@@ -45,8 +46,8 @@ class DrafterPool:
         parts = [self._single(part) for part in drafters.split(spec)]
         if len(parts) == 1:
             return parts[0]
-        if len(self._combinations) >= MAX_DRAFTERS:
-            raise _full(spec, list(self._combinations))
+        if len(self._combinations) >= MAX_COMBINATIONS:
+            self._combinations.clear()  # they keep nothing
         self._combinations[spec] = Combination(self._context, parts)
         return self._combinations[spec]
 
@@ -75,14 +76,14 @@ class DrafterPool:
                 raise ConfigError(
                     f"the drafter {name!r} needs a draft model", remedy="name one with --draft-model"
                 )
-            if len(self._singles) >= MAX_DRAFTERS:
-                raise _full(spec, list(self._singles))
+            self._check_room(spec)
             self._singles[spec] = drafters.create(spec, self._context)
         return self._singles[spec]
 
-
-def _full(spec: str, known: Sequence[str]) -> ConfigError:
-    return ConfigError(
-        f"the engine has {MAX_DRAFTERS} drafters, and makes no further one for {spec!r}",
-        remedy=f"use one of {'; '.join(known)}",
-    )
+    def _check_room(self, spec: str) -> None:
+        known = [single for single in self._singles if ":" in single]
+        if ":" in spec and len(known) >= MAX_WITH_OPTIONS:
+            raise ConfigError(
+                f"the engine has {len(known)} drafters with options, and makes no further one for {spec!r}",
+                remedy=f"use one of {'; '.join(known)}",
+            )

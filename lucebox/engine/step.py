@@ -73,6 +73,7 @@ class Stepper:
         if sequence is None:
             return None
         event = sequence.cancelled()
+        self._drafting.remember(sequence)
         self._release(sequence)
         return event
 
@@ -114,6 +115,7 @@ class Stepper:
             logprobs_of_tokens = _logprobs(sequence, emission, logits)
             event = sequence.event(emission, logprobs_of_tokens)
             if emission.finish is not None:
+                self._drafting.remember(sequence)
                 self._release(sequence)
             else:
                 self._commit(r, verdict.path)

@@ -17,6 +17,7 @@ class SpeculativeParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     """Per-request overrides of speculation. None leaves the engine's own setting."""
 
     enabled: bool | None = None
+    drafter: str | None = None
     draft_length: str | None = None
     acceptance: str | None = None
 

@@ -102,7 +102,7 @@ class Harness:
             n_ctx,
             acceptance_spec=acceptance,
             draft_length_spec=draft_length,
-            drafters=pool.defaults,
+            pool=pool,
         )
         self.answers: dict[str, Answer] = {}
 

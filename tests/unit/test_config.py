@@ -84,8 +84,11 @@ def test_options_made_in_python_are_checked_too() -> None:
         ([], DEFAULT_DRAFT_MODEL),
         (["--target-model", "a.gguf"], None),
         (["--draft-model", "b.gguf"], "b.gguf"),
-        (["--draft-model", "none"], None),
+        (["--draft-model", "none"], "none"),
         (["--drafter", "none"], None),
+        (["--drafter", "suffix"], None),
+        (["--drafter", "ngram:n=3,n_min=2+suffix"], None),
+        (["--drafter", "suffix,model"], DEFAULT_DRAFT_MODEL),
         (["--target-model", "a.gguf", "--draft-model", "b.gguf"], "b.gguf"),
     ],
 )

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from lucebox import hub
-from lucebox.config import EngineOptions, ServerOptions
+from lucebox import drafters, hub
+from lucebox.config import FREE_DRAFTERS, EngineOptions, ServerOptions
 from lucebox.cores import physical_cores
 from lucebox.errors import ConfigError, ModelFileError
 from lucebox.resolve import model_name, resolve, resolve_engine
@@ -32,7 +32,7 @@ def test_defaults_are_settled(target: str) -> None:
     assert config.target.n_threads == physical_cores()
     assert config.target.device == "auto"
     assert config.n_ctx == 512
-    assert (config.draft, config.drafters, config.acceptance) == (None, (), "auto")
+    assert (config.draft, config.drafters, config.acceptance) == (None, ("suffix",), "auto")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere file names are Unicode")
@@ -65,7 +65,8 @@ def test_what_was_asked_for_arrives(target: str, draft: str) -> None:
     assert (config.target.device, config.draft.device, config.draft.path) == ("CUDA0", "1", draft)
     assert {(model.n_threads, model.kv_type) for model in (config.target, config.draft)} == {(3, "f32")}
     assert (config.n_ctx, config.n_parallel) == (100, 4)
-    assert (config.drafters, config.acceptance, config.draft_length) == (("model",), "match", "fixed:n=2")
+    assert config.drafters == ("model", "suffix", "suffix,model")
+    assert (config.acceptance, config.draft_length) == ("match", "fixed:n=2")
 
 
 def test_paths_become_absolute(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,6 +90,13 @@ def test_a_large_context_is_limited_unless_asked_for(tmp_path: Path) -> None:
         ({"drafter": "model"}, "the drafter `model` needs a draft model"),
         ({"drafter": "none", "draft_model": "b.gguf"}, "would leave the draft model b.gguf unused"),
         ({"drafter": "modle"}, "did you mean model?"),
+        ({"drafter": "suffix,model"}, "the drafter `model` needs a draft model"),
+        ({"drafter": "suffix", "draft_model": "b.gguf"}, "would leave the draft model b.gguf unused"),
+        ({"drafter": "suffix+ngram+suffix"}, "names one twice"),
+        ({"drafter": "suffix,ngram,suffix"}, "has a drafter twice"),
+        ({"drafter": "suffix,"}, "has no name"),
+        ({"drafter": "ngram:n=3,m=2"}, "has no option 'm'"),
+        ({"drafter": "ngram", "draft_model": "suffix"}, "contradicts --draft-model suffix"),
         ({"acceptance": "tokens"}, "did you mean token?"),
         ({"acceptance": "token:strength=2"}, "has no option 'strength'"),
         ({"draft_length": "threshold:m=2"}, "has no option 'm'"),
@@ -115,13 +123,20 @@ def test_contradictions_and_unknown_names_are_refused(
         resolve_engine(EngineOptions(target_model=target, **options))
 
 
-@pytest.mark.parametrize("named", [{"draft_model": "self:q8_0"}, {"drafter": "self:q8_0"}])
-def test_the_target_may_draft_for_itself(target: str, named: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("named", "names"),
+    [
+        ({"draft_model": "self:q8_0"}, ("model", "suffix", "suffix,model")),
+        ({"drafter": "self:q8_0"}, ("model",)),
+        ({"drafter": "suffix+suffix,self:q8_0"}, ("suffix", "suffix,model")),
+    ],
+)
+def test_the_target_may_draft_for_itself(target: str, named: dict[str, str], names: tuple[str, ...]) -> None:
     options = EngineOptions(target_model=target, draft_device="1", draft_vocab=99, **named)
     config = resolve_engine(options)
     assert config.draft is not None
     assert (config.draft.path, config.draft.device, config.draft.quantise) == (target, "1", "q8_0")
-    assert (config.draft.n_head_rows, config.drafters) == (99, ("model",))
+    assert (config.draft.n_head_rows, config.drafters) == (99, names)
     assert (config.target.quantise, config.target.n_head_rows) == ("keep", None)
 
 
@@ -133,8 +148,24 @@ def test_a_small_vocabulary_is_guessed_whole(target: str, draft: str, vocab: str
     assert (config.draft.quantise, config.draft.n_head_rows) == ("Q6_K", None)
 
 
-def test_the_word_none_is_no_draft_model(target: str) -> None:
-    assert resolve_engine(EngineOptions(target_model=target, draft_model="none")).draft is None
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ({"draft_model": "none"}, ()),
+        ({"drafter": "none"}, ()),
+        ({"draft_model": "none", "drafter": "ngram"}, ("ngram",)),
+        ({"draft_model": "suffix"}, ("suffix",)),
+        ({"draft_model": "ngram:n=3,n_min=2"}, ("ngram:n=3,n_min=2",)),
+        ({"drafter": "recycle + ngram:n=3,n_min=2,recycle"}, ("recycle", "ngram:n=3,n_min=2,recycle")),
+    ],
+)
+def test_drafters_without_a_draft_model(target: str, options: dict[str, str], names: tuple[str, ...]) -> None:
+    config = resolve_engine(EngineOptions(target_model=target, **options))
+    assert (config.draft, config.drafters) == (None, names)
+
+
+def test_the_short_names_are_drafters_without_a_model() -> None:
+    assert not any(drafters.get(name).needs_model for name in FREE_DRAFTERS)
 
 
 def test_a_damaged_target_is_found_at_once(tmp_path: Path) -> None:
