@@ -47,6 +47,10 @@ class Bars:
         if status.state is EngineState.LOADING and status.detail:
             self._show(f"loading {status.detail}", "", "", status.progress)
 
+    def on_work(self, what: str, at: str, fraction: float) -> None:
+        """Shows work of any other kind, and where it is."""
+        self._show(what, "", at, fraction)
+
     def _show(self, what: str, size: str, done: str, fraction: float) -> None:
         with self._lock:
             if self._closed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -32,12 +33,14 @@ class Case:
     run: Callable[[ModuleType, ModuleType], object]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Time the kernels on rows of random logits.")
+def main(argv: list[str]) -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m lucebox.bench.kernels", description="Time the kernels on rows of random logits."
+    )
     parser.add_argument("--n-vocab", type=int, default=151_936, help="width of a row (default: %(default)s)")
     parser.add_argument("--repeats", type=int, default=100, help="runs of a kernel (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the logits (default: %(default)s)")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(argv)
     sampling = compiled_or("sampling", sampling_twin)
     verify = compiled_or("verify", verify_twin)
     table = Table(
@@ -112,4 +115,4 @@ def median_ms(run: Callable[[], object], n: int) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from lucebox import __version__, terminal
-from lucebox.cli import chat, devices, generate, inspect, pull, serve
+from lucebox.cli import bench, chat, devices, generate, inspect, pull, serve
 from lucebox.errors import ConfigError, LuceboxError
 from lucebox.flags import ArgumentParser
 
@@ -31,6 +31,7 @@ COMMANDS: Mapping[str, Command] = {
     "serve": serve,
     "chat": chat,
     "generate": generate,
+    "bench": bench,
     "devices": devices,
     "inspect": inspect,
     "pull": pull,

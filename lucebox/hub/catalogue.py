@@ -22,7 +22,7 @@ class Package:
 
 @dataclass(frozen=True, slots=True)
 class CatalogueModel:
-    """A GGUF file carried by packages: their members, concatenated in order, are the file."""
+    """A file carried by packages: their members, concatenated in order, are the file."""
 
     name: str
     title: str
@@ -30,10 +30,11 @@ class CatalogueModel:
     n_bytes: int
     sha256: str
     packages: tuple[Package, ...]
+    ending: str = ".gguf"
 
     @property
     def file_name(self) -> str:
-        return f"{self.name}.gguf"
+        return f"{self.name}{self.ending}"
 
 
 def _parts(prefix: str, version: str, n_parts: int) -> tuple[Package, ...]:

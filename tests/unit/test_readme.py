@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
 import re
 import shlex
@@ -48,13 +49,22 @@ def test_every_command_is_listed_and_exists() -> None:
 
 def test_every_flag_mentioned_exists() -> None:
     known = {setting.option for setting in flags.settings(ServerOptions)} | {"--help"}
-    for verb in parser()._subparsers._group_actions[0].choices.values():  # type: ignore[union-attr]
-        known |= {option for action in verb._actions for option in action.option_strings}
+    known |= options_of(parser())
     for path in (PACKAGE / "bench").glob("*.py"):
         known |= set(re.findall(r'add_argument\(\s*"(--[a-z-]+)"', path.read_text(encoding="utf-8")))
     mentioned = set(re.findall(r"(?<![\w-])(--[a-z][a-z-]+)", TEXT))
     assert mentioned
     assert mentioned <= known
+
+
+def options_of(parser: argparse.ArgumentParser) -> set[str]:
+    """Those of its verbs and of their kinds, too."""
+    found: set[str] = set()
+    for action in parser._actions:
+        found |= set(action.option_strings)
+        if isinstance(action, argparse._SubParsersAction):
+            found |= {option for inner in action.choices.values() for option in options_of(inner)}
+    return found
 
 
 def test_every_variable_mentioned_exists() -> None:
