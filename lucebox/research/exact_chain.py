@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from typing import Protocol
 
 Law = tuple[Fraction, ...]
@@ -150,6 +151,7 @@ def mentored_law(p: Law, q: Law, leniency: Fraction) -> Law:
     return tuple(max(min(b, a / leniency), a * share) for a, b in zip(p, q, strict=True))
 
 
+@lru_cache(maxsize=1024)
 def mentored_leniency(p: Law, q: Law, bound: float) -> Fraction:
     """The least l that keeps KL(p || pi) within `bound`, to 60 binary digits, from above."""
     low, high = ZERO, ONE

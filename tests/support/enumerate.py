@@ -17,10 +17,21 @@ from itertools import accumulate
 import numpy as np
 
 from lucebox.acceptance import AcceptanceStrategy
+from lucebox.acceptance.block import Block
+from lucebox.acceptance.fuzzy import Fuzzy
+from lucebox.acceptance.lenient import Lenient
+from lucebox.acceptance.mentored import Mentored
+from lucebox.acceptance.typical import Typical
 from lucebox.core import Distribution, Draft, DrawMode, Verdict
+from lucebox.research.exact_chain import (
+    Law,
+    block_thresholds,
+    mentored_law,
+    mentored_leniency,
+    residual,
+)
 from lucebox.sampling.random import Purpose
 
-Law = tuple[Fraction, ...]
 Model = Callable[[tuple[int, ...]], Law]
 Outcomes = dict[tuple[int, ...], Fraction]
 
@@ -41,15 +52,39 @@ def distribution(exact: Law, *, sparse: bool = False) -> Distribution:
     return Distribution(len(exact), probs[ids], ids)
 
 
-@lru_cache(maxsize=1024)
-def residual(p: Law, q: Law) -> Law:
-    """norm(max(p - q, 0)), or p where that is nothing."""
-    left = [max(a - b, Fraction(0)) for a, b in zip(p, q, strict=True)]
-    return tuple(w / sum(left) for w in left) if any(left) else p
-
-
 def one_hot(n: int, token: int) -> Law:
     return tuple(Fraction(int(i == token)) for i in range(n))
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """Where a strategy's decisions change: `chances[i]` parts the numbers of ACCEPT at offset i, those of
+    RESIDUAL are parted as draws from `corrections[i]`."""
+
+    chances: Sequence[Fraction]
+    corrections: Sequence[Law]
+
+
+def thresholds_of(
+    strategy: AcceptanceStrategy, tokens: Sequence[int], p: Sequence[Law], q: Sequence[Law]
+) -> Thresholds:
+    """Of the exact laws. A wrong threshold here cannot make a wrong strategy look right: what comes out is
+    weighed by these intervals and compared with laws that know nothing of them."""
+    leniency = Fraction(1)
+    laws = list(p)
+    match strategy:
+        case Block():
+            a, allowed = block_thresholds(tokens, p, q)
+            return Thresholds(allowed, [residual(x, y, scale) for x, y, scale in zip(p, q, a, strict=False)])
+        case Typical() | Fuzzy():
+            return Thresholds((), p)
+        case Lenient():
+            leniency = Fraction(strategy.leniency)
+        case Mentored():
+            leniencies = [mentored_leniency(x, y, strategy.divergence) for x, y in zip(p, q, strict=False)]
+            laws = [mentored_law(x, y, low) for x, y, low in zip(p, q, leniencies, strict=False)]
+    chances = [min(Fraction(1), laws[i][x] / (leniency * q[i][x])) for i, x in enumerate(tokens)]
+    return Thresholds(chances, [residual(x, y) for x, y in zip(laws, q, strict=False)])
 
 
 class _UnansweredError(Exception):
@@ -62,23 +97,20 @@ class _UnansweredError(Exception):
 
 @dataclass
 class Script:
-    """Stands in for RoundRandom: answers from `answers`, in order. p[i] and q[i] are the exact laws at row
-    i."""
+    """Stands in for RoundRandom: answers from `answers`, in order. p[i] is the exact law at row i."""
 
     p: Sequence[Law]
-    q: Sequence[Law]
-    tokens: Sequence[int]
+    thresholds: Thresholds
     answers: list[float]
     position: int = 0
     n_asked: int = field(default=0, init=False)
 
     def uniform(self, offset: int, purpose: Purpose, sibling: int = 0) -> float:
         if purpose is Purpose.ACCEPT:
-            p, q = self.p[offset][self.tokens[offset]], self.q[offset][self.tokens[offset]]
-            ratio = min(Fraction(1), p / q)
-            return self._answer((ratio, 1 - ratio))
+            chance = self.thresholds.chances[offset]
+            return self._answer((chance, 1 - chance))
         if purpose is Purpose.RESIDUAL:
-            return self._answer(residual(self.p[offset], self.q[offset]))
+            return self._answer(self.thresholds.corrections[offset])
         return self._answer(self.p[offset])
 
     def at_position(self, position: int, purpose: Purpose) -> float:
@@ -98,14 +130,33 @@ def _verdicts(
 ) -> Iterator[tuple[Verdict, Fraction]]:
     """Every verdict on `draft`, with the length of the random numbers that lead to it."""
     rows = [distribution(row, sparse=sparse) for row in p]
+    thresholds = thresholds_of(strategy, draft.tokens.tolist(), p, q)
     pending: list[tuple[list[float], Fraction]] = [([], Fraction(1))]
     while pending:
         answers, weight = pending.pop()
         try:
-            script = Script(p, q, draft.tokens.tolist(), answers)
+            script = Script(p, thresholds, answers)
             yield strategy.verify(draft, rows, script), weight  # type: ignore[arg-type]
         except _UnansweredError as asked:
             pending += [([*answers, u], weight * w) for u, w in asked.intervals]
+
+
+def verdict_law(
+    strategy: AcceptanceStrategy,
+    tokens: Sequence[int],
+    p: Sequence[Law],
+    q: Sequence[Law],
+    *,
+    deterministic: bool = False,
+    sparse: bool = False,
+) -> dict[tuple[int, int], Fraction]:
+    """The law of (accepted tokens, emitted token) for one drafted chain, q[i] one-hot if `deterministic`."""
+    drawn = [None if deterministic else distribution(row, sparse=sparse) for row in q]
+    outcomes: defaultdict[tuple[int, int], Fraction] = defaultdict(Fraction)
+    for verdict, weight in _verdicts(strategy, Draft.chain(tokens, drawn), p, q, sparse):
+        assert verdict.path == tuple(range(verdict.row))
+        outcomes[len(verdict.path), verdict.token] += weight
+    return dict(outcomes)
 
 
 def _drafts(
