@@ -18,7 +18,7 @@ PLUGINS = {
     "models": "Architecture",
 }
 FIRST = {
-    "acceptance": ["greedy", "match", "token"],
+    "acceptance": ["block", "fuzzy", "greedy", "gumbel", "lenient", "match", "mentored", "token", "typical"],
     "drafters": ["model"],
     "draft_length": ["fixed", "threshold"],
     "models": ["llama", "qwen2"],
