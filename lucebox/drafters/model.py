@@ -4,29 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
-from lucebox.core import Distribution, Draft, DrawMode, Float32Array
+from lucebox.core import Distribution, Draft, Float32Array
 from lucebox.drafters.base import Drafter, DrafterContext, DraftRequest
+from lucebox.drafters.drawing import GrowingDraft, branches, draw
 from lucebox.runtime.rows import Rows, Want
 from lucebox.runtime.runtime import Runtime
-from lucebox.sampling.draw import sample
 from lucebox.sampling.kernels import sampling
-from lucebox.sampling.random import Purpose
 
 COMPARE_CHUNK = 256
 
 
 @dataclass(slots=True)
-class _Drafting:
-    """One request's draft under way. `cached` are the tokens whose keys and values the cache holds."""
+class Drafting:
+    """One request's draft under way. `cached` and `pending` are ids of the draft model, and `cached` those
+    whose keys and values its cache holds."""
 
     request: DraftRequest
     cached: list[int]
     pending: list[int]  # what must be fed before the next token can be drawn
     tokens: list[int] = field(default_factory=list)
     q: list[Distribution | None] = field(default_factory=list)
+    tree: GrowingDraft | None = None  # takes the place of tokens and q
+
+    def draft(self) -> Draft:
+        return Draft.chain(self.tokens, self.q) if self.tree is None else self.tree.draft()
 
 
 class ModelDrafter(Drafter):
@@ -34,6 +39,8 @@ class ModelDrafter(Drafter):
 
     The runtime's n_sequences and n_ctx bound the sequences and their lengths; a sequence that has outgrown it
     gets empty drafts. What was drafted stays cached: a round feeds only tokens that the cache has not seen.
+    A tree is fed anew at each depth, which takes no cells of other sequences, and of it the path of first
+    children stays.
     Laws are over the target's ids: padding may make their number differ from the draft model's.
     """
 
@@ -43,17 +50,18 @@ class ModelDrafter(Drafter):
         super().__init__(context)
         assert context.draft_model is not None
         self.runtime: Runtime = context.draft_model
-        self._n_vocab = context.n_vocab
         self._cached: dict[int, list[int]] = {}
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[Draft]:
         drafting = [self._begin(request) for request in requests]
         active = [d for d in drafting if self._has_room(d)]
+        self._draft_trees([d for d in active if d.tree is not None])
+        active = [d for d in active if d.tree is None]
         while active:
             for d, logits in self._feed(active):
                 self._draw(d, logits)
             active = [d for d in active if d.pending and self._has_room(d)]
-        return [Draft.chain(d.tokens, d.q) for d in drafting]
+        return [d.draft() for d in drafting]
 
     def fork(self, source: int, target: int) -> None:
         self.release(target)
@@ -75,21 +83,43 @@ class ModelDrafter(Drafter):
     def n_behind(self, sequence: int, n_prefix: int) -> int:
         return max(0, n_prefix - 1 - self.n_cached(sequence))
 
-    def _begin(self, request: DraftRequest) -> _Drafting:
+    # What a drafter whose model speaks another vocabulary overrides.
+
+    def _inputs(self, request: DraftRequest) -> Sequence[int]:
+        """The prefix in ids of the draft model."""
+        return request.prefix
+
+    def _input(self, token: int) -> int:
+        """A drafted token as an id of the draft model."""
+        return token
+
+    def _row(self, logits: Float32Array) -> Float32Array:
+        """float32[n_vocab]: logits of the target's ids; an id that the draft model lacks is impossible."""
+        n_vocab = self.context.n_vocab
+        if len(logits) >= n_vocab:
+            return logits[:n_vocab]
+        return np.pad(logits, (0, n_vocab - len(logits)), constant_values=-np.inf)
+
+    def _begin(self, request: DraftRequest) -> Drafting:
         """Rolls the cache back to what it shares with the prefix, whose last token is always fed."""
         cached = self._cached.setdefault(request.sequence, [])
-        n_shared = min(common_prefix_length(cached, request.prefix), len(request.prefix) - 1)
+        inputs = self._inputs(request)
+        n_shared = min(common_prefix_length(cached, inputs), len(inputs) - 1)
         if n_shared < len(cached):
             self.runtime.cache.truncate(request.sequence, n_shared)
             del cached[n_shared:]
-        return _Drafting(request, cached, list(request.prefix[n_shared:]))
+        tree = None
+        if branches(request):
+            n_max = min(request.n_max, self.runtime.n_batch, self.runtime.n_ctx - len(inputs))
+            tree = GrowingDraft(request, n_max)
+        return Drafting(request, cached, list(inputs[n_shared:]), tree=tree)
 
-    def _has_room(self, d: _Drafting) -> bool:
+    def _has_room(self, d: Drafting) -> bool:
         fits = len(d.cached) + len(d.pending) <= self.runtime.n_ctx
         known = max(d.pending) < self.runtime.n_vocab
         return fits and known and len(d.tokens) < d.request.n_max
 
-    def _feed(self, active: Sequence[_Drafting]) -> Iterator[tuple[_Drafting, Float32Array]]:
+    def _feed(self, active: Sequence[Drafting]) -> Iterator[tuple[Drafting, Float32Array]]:
         """Feeds what is pending, and yields next logits: float32[n_vocab], valid until the next ones."""
         for batch in _batches(active, self.runtime.n_batch):
             parts, ready = [], []
@@ -106,23 +136,64 @@ class ModelDrafter(Drafter):
                 del d.pending[:n]
                 first += n
             for d, logits in zip(ready, output.logits, strict=True):
-                yield d, _resized(logits, self._n_vocab)
+                yield d, self._row(logits)
 
-    def _draw(self, d: _Drafting, logits: Float32Array) -> None:
+    def _draw(self, d: Drafting, logits: Float32Array) -> None:
         """Draws the next token, or ends the draft by leaving nothing pending."""
         request, depth = d.request, d.request.n_before + len(d.tokens)
         law = request.sampler.law(logits, [*request.before, *d.tokens])
         if not request.keep_drafting(_confidence(law, logits), depth):
             return
-        if request.draw_mode is DrawMode.SAMPLE:
-            token = sample(law, request.random.uniform(depth, Purpose.DRAFT))
-            d.q.append(law)
-        else:
-            token = law.argmax()
-            d.q.append(None)
+        token, q = draw(law, request.draw_mode, request.random, depth, depth)
         d.tokens.append(token)
+        d.q.append(q)
         if token not in request.stop_tokens:
-            d.pending.append(token)
+            d.pending.append(self._input(token))
+
+    def _draft_trees(self, active: Sequence[Drafting]) -> None:
+        trees: list[tuple[Drafting, GrowingDraft]] = []
+        for d, logits in self._feed(active):
+            assert d.tree is not None
+            trees.append((d, d.tree))
+            self._grow(d.tree, [logits])
+        while trees := [(d, tree) for d, tree in trees if not tree.is_done]:
+            for batch in _batches_of_trees(trees, self.runtime.n_batch):
+                output = self.runtime.forward(Rows.concatenate([self._rows(d, tree) for d, tree in batch]))
+                first_row = first_output = 0
+                for d, tree in batch:
+                    n_rows, n_outputs = len(tree.tokens), len(tree.frontier)
+                    logits = output.logits[first_output : first_output + n_outputs]
+                    self._grow(tree, [self._row(row) for row in logits])
+                    if tree.is_done:
+                        self._keep_first_path(d, tree, first_row, n_rows)
+                    first_row += n_rows
+                    first_output += n_outputs
+
+    def _rows(self, d: Drafting, tree: GrowingDraft) -> Rows:
+        """All of the tree, behind the committed prefix; logits are wanted of the frontier."""
+        tokens = [self._input(token) for token in tree.tokens]
+        parents = [row - 1 for row in tree.parents]
+        rows = Rows.tree(d.request.sequence, tokens, parents, len(d.cached), want_all=Want.NOTHING)
+        rows.wants[[row - 1 for row in tree.frontier]] = Want.LOGITS
+        return rows
+
+    def _grow(self, tree: GrowingDraft, logits: Sequence[Float32Array]) -> None:
+        """Goes one depth further; `logits` are those of the frontier."""
+        request = tree.request
+        laws = [
+            request.sampler.law(row_logits, [*request.before, *tree.path(row)])
+            for row, row_logits in zip(tree.frontier, logits, strict=True)
+        ]
+        tree.grow(laws, [partial(_confidence, *pair) for pair in zip(laws, logits, strict=True)])
+
+    def _keep_first_path(self, d: Drafting, tree: GrowingDraft, first_row: int, n_rows: int) -> None:
+        """Commits, of the `n_rows` tokens just fed, the path that takes the first child each time."""
+        path: list[int] = []
+        for i, parent in enumerate(tree.parents[:n_rows]):
+            if parent == (path[-1] + 1 if path else 0):
+                path.append(i)
+        self.runtime.cache.commit(d.request.sequence, [first_row + i for i in path])
+        d.cached.extend(self._input(tree.tokens[i]) for i in path)
 
 
 Plugin = ModelDrafter
@@ -139,9 +210,9 @@ def common_prefix_length(a: Sequence[int], b: Sequence[int]) -> int:
     return min(n, limit)
 
 
-def _batches(active: Sequence[_Drafting], n_batch: int) -> Iterator[list[tuple[_Drafting, int, bool]]]:
+def _batches(active: Sequence[Drafting], n_batch: int) -> Iterator[list[tuple[Drafting, int, bool]]]:
     """Packs pending tokens into forwards of at most `n_batch` rows: (draft, its rows, whether the last)."""
-    batch: list[tuple[_Drafting, int, bool]] = []
+    batch: list[tuple[Drafting, int, bool]] = []
     room = n_batch
     for d in active:
         left = len(d.pending)
@@ -157,11 +228,20 @@ def _batches(active: Sequence[_Drafting], n_batch: int) -> Iterator[list[tuple[_
         yield batch
 
 
-def _resized(logits: Float32Array, n_vocab: int) -> Float32Array:
-    """float32[n_vocab]: logits of the target's ids; an id that the draft model lacks is impossible."""
-    if len(logits) >= n_vocab:
-        return logits[:n_vocab]
-    return np.pad(logits, (0, n_vocab - len(logits)), constant_values=-np.inf)
+def _batches_of_trees(
+    trees: Sequence[tuple[Drafting, GrowingDraft]], n_batch: int
+) -> Iterator[list[tuple[Drafting, GrowingDraft]]]:
+    """Packs whole trees into forwards of at most `n_batch` rows."""
+    batch: list[tuple[Drafting, GrowingDraft]] = []
+    room = n_batch
+    for d, tree in trees:
+        if len(tree.tokens) > room:
+            yield batch
+            batch, room = [], n_batch
+        batch.append((d, tree))
+        room -= len(tree.tokens)
+    if batch:
+        yield batch
 
 
 def _confidence(law: Distribution, logits: Float32Array) -> Distribution:

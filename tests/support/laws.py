@@ -9,13 +9,16 @@ from typing import overload
 from scipy import stats
 
 from lucebox.acceptance import AcceptanceStrategy
-from lucebox.core import Distribution, Draft, DrawMode, Verdict
-from lucebox.sampling.draw import sample
-from lucebox.sampling.random import Purpose, RoundRandom
+from lucebox.core import Distribution, Draft, Verdict
+from lucebox.drafters.base import DraftRequest
+from lucebox.drafters.drawing import GrowingDraft
+from lucebox.sampling.random import RoundRandom
 from tests.support.enumerate import Model, Outcomes, distribution
 
 Choose = Callable[[tuple[int, ...], Draft | None, Verdict | None], int]
-"""The next draft length, of the text so far and the last round."""
+"""The tokens that the next draft may have, of the text so far and the last round."""
+Keep = Callable[[Distribution, int], bool]
+"""Whether to draft behind a row, of its law and depth."""
 
 
 class WatchedRows(Sequence[Distribution]):
@@ -39,7 +42,10 @@ class WatchedRows(Sequence[Distribution]):
 
 
 class Decoder:
-    """Decodes with a target and a draft model, as the engine does it: drafts, verifies, commits."""
+    """Decodes with a target and a draft model, as the engine does it: drafts, verifies, commits.
+
+    Drafts have the tree `shape` of a Plan, and end behind `stop_tokens` and where `keep` says so.
+    """
 
     def __init__(
         self,
@@ -50,11 +56,15 @@ class Decoder:
         *,
         random: Callable[[int, int], RoundRandom] = RoundRandom,
         sparse: bool = False,
+        shape: tuple[int, ...] = (),
+        keep: Keep = lambda law, depth: True,
+        stop_tokens: frozenset[int] = frozenset(),
     ) -> None:
         self.strategy, self.choose, self.random = strategy, choose, random
         self._models = target, drafter
         self._laws: dict[tuple[int, tuple[int, ...]], Distribution] = {}
         self._sparse = sparse
+        self._shape, self._keep, self._stop_tokens = shape, keep, stop_tokens
 
     def tokens(self, seed: int, n: int) -> tuple[int, ...]:
         """The first `n` tokens."""
@@ -71,21 +81,37 @@ class Decoder:
         """Accepted tokens of one round."""
         return len(self._verify(seed, (), self._draft(seed, (), gamma)).path)
 
+    def round(self, seed: int, n_max: int) -> tuple[Draft, Verdict]:
+        """The first round."""
+        draft = self._draft(seed, (), n_max)
+        return draft, self._verify(seed, (), draft)
+
     def _verify(self, seed: int, text: tuple[int, ...], draft: Draft) -> Verdict:
-        drafted = draft.tokens.tolist()
-        rows = [self._law(0, (*text, *drafted[:i])) for i in range(len(draft) + 1)]
+        behind = [text]
+        for parent, token in zip(draft.parents.tolist(), draft.tokens.tolist(), strict=True):
+            behind.append((*behind[parent], token))
+        rows = [self._law(0, prefix) for prefix in behind]
         return self.strategy.verify(draft, rows, self.random(seed, len(text)))
 
-    def _draft(self, seed: int, text: tuple[int, ...], gamma: int) -> Draft:
-        random = self.random(seed, len(text))
-        tokens: list[int] = []
-        laws: list[Distribution | None] = []
-        for depth in range(gamma):
-            q = self._law(1, (*text, *tokens))
-            is_sampled = self.strategy.draw_mode is DrawMode.SAMPLE
-            tokens.append(sample(q, random.uniform(depth, Purpose.DRAFT)) if is_sampled else q.argmax())
-            laws.append(q if is_sampled else None)
-        return Draft.chain(tokens, laws)
+    def _draft(self, seed: int, text: tuple[int, ...], n_max: int) -> Draft:
+        growing = GrowingDraft(self._request(seed, text, n_max), n_max)
+        while n_max and not growing.is_done:
+            laws = [self._law(1, (*text, *growing.path(row))) for row in growing.frontier]
+            growing.grow(laws, [lambda law=law: law for law in laws])  # type: ignore[misc]
+        return growing.draft()
+
+    def _request(self, seed: int, text: tuple[int, ...], n_max: int) -> DraftRequest:
+        return DraftRequest(
+            sequence=0,
+            prefix=text,
+            n_max=n_max,
+            draw_mode=self.strategy.draw_mode,
+            sampler=None,  # type: ignore[arg-type]
+            random=self.random(seed, len(text)),
+            keep_drafting=self._keep,
+            stop_tokens=self._stop_tokens,
+            shape=self._shape,
+        )
 
     def _law(self, model: int, prefix: tuple[int, ...]) -> Distribution:
         key = model, prefix
