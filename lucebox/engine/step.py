@@ -114,12 +114,12 @@ class Stepper:
             emission = sequence.emit(r.draft, verdict, r.drafter, verify_ms)
             logprobs_of_tokens = _logprobs(sequence, emission, logits)
             event = sequence.event(emission, logprobs_of_tokens)
+            if emission.finish is None:
+                self._commit(r, verdict.path)
+            self._drafting.learn(r, verdict, logits, n_prefix, n_batch_rows, verify_ms)
             if emission.finish is not None:
                 self._drafting.remember(sequence)
                 self._release(sequence)
-            else:
-                self._commit(r, verdict.path)
-                self._drafting.learn(r, verdict, logits, n_prefix, n_batch_rows, verify_ms)
             return event
         except Exception as error:
             return self._fail(sequence, error)

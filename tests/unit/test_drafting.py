@@ -154,6 +154,18 @@ def test_a_controller_learns_what_became_of_each_round(plain: list[int]) -> None
         assert result.n_kv >= len(PROMPT)
 
 
+def test_the_last_round_is_learned_from_as_well(plain: list[int]) -> None:
+    class Watching(Ones):
+        def observe(self, observation: Observation) -> None:
+            observed.append(list(observation.tokens[observation.n_prefix :]))
+
+    observed: list[list[int]] = []
+    controller = Planning(Plan(PLUGIN, 1))
+    answer = ask(Watching(), controller)
+    assert observed == [step.tokens for step in answer.steps]
+    assert [result.n_drafted for result in controller.learned] == [step.n_drafted for step in answer.steps]
+
+
 def test_no_draft_is_longer_than_its_room() -> None:
     asked: list[int] = []
 
