@@ -133,26 +133,44 @@ class Engine:
         """Ends answers under way with an EngineError, after the step, and frees all memory. Idempotent."""
         self._client.close(timeout_s=CLOSE_TIMEOUT_S)
 
-    def generate(self, prompt: str | Sequence[int], params: SamplingParams | None = None) -> Completion:
+    def generate(
+        self,
+        prompt: str | Sequence[int],
+        params: SamplingParams | None = None,
+        *,
+        prediction: str | None = None,
+    ) -> Completion:
         """Continues `prompt`: text, in which names of control tokens count as such, or token ids.
 
-        Raises RequestError for what cannot be asked, EngineError when the engine ends first.
+        `prediction` is text that the answer is expected to be, or to have much of, as when a file is edited:
+        it makes the answer come faster, and changes nothing in it. Raises RequestError for what cannot be
+        asked, EngineError when the engine ends first.
         """
-        return _collect(self.stream(prompt, params))
+        return _collect(self.stream(prompt, params, prediction=prediction))
 
-    def stream(self, prompt: str | Sequence[int], params: SamplingParams | None = None) -> ChunkStream:
+    def stream(
+        self,
+        prompt: str | Sequence[int],
+        params: SamplingParams | None = None,
+        *,
+        prediction: str | None = None,
+    ) -> ChunkStream:
         """As `generate`, piece by piece; errors come with the first piece. Closing it cancels the request."""
         if isinstance(prompt, str):
             prompt = self.tokenizer.encode(prompt, parse_special=True)
-        yield from self._stream(list(prompt), params or SamplingParams())
+        yield from self._stream(list(prompt), params or SamplingParams(), prediction)
 
-    def chat(self, messages: Messages, params: SamplingParams | None = None) -> Completion:
+    def chat(
+        self, messages: Messages, params: SamplingParams | None = None, *, prediction: str | None = None
+    ) -> Completion:
         """Answers a conversation: `[{"role": "user", "content": "…"}, …]`. Raises TemplateError too."""
-        return _collect(self.stream_chat(messages, params))
+        return _collect(self.stream_chat(messages, params, prediction=prediction))
 
-    def stream_chat(self, messages: Messages, params: SamplingParams | None = None) -> ChunkStream:
+    def stream_chat(
+        self, messages: Messages, params: SamplingParams | None = None, *, prediction: str | None = None
+    ) -> ChunkStream:
         """As `chat`, piece by piece; errors come with the first piece. Closing it cancels the request."""
-        yield from self._stream(self.encode_chat(messages), params or SamplingParams())
+        yield from self._stream(self.encode_chat(messages), params or SamplingParams(), prediction)
 
     def encode_chat(self, messages: Messages) -> list[int]:
         """The token ids that the model's chat template makes of `messages`. Raises TemplateError."""
@@ -164,9 +182,14 @@ class Engine:
         """Sums over all answers that ended."""
         return self._client.stats()
 
-    def _stream(self, prompt: list[int], params: SamplingParams) -> ChunkStream:
-        seed = fresh_seed() if params.seed is None else params.seed
-        submit = Submit(id=f"answer-{next(self._ids)}", prompt=prompt, params=params, seed=seed)
+    def _stream(self, prompt: list[int], params: SamplingParams, prediction: str | None) -> ChunkStream:
+        submit = Submit(
+            id=f"answer-{next(self._ids)}",
+            prompt=prompt,
+            params=params,
+            seed=fresh_seed() if params.seed is None else params.seed,
+            prediction=self.tokenizer.encode(prediction or "", parse_special=False, add_bos=False),
+        )
         events = Outbox()
         output = TextOutput(self.tokenizer.vocabulary, params.stop)
         finished = False

@@ -43,10 +43,13 @@ async def chat_completions(request: Request) -> Response:
     serving = await service.serving()
     params = chat_params(body, serving.text.n_vocab)
     prompt = await asyncio.to_thread(_prompt, messages, serving.text)
+    prediction = await asyncio.to_thread(_prediction, body, serving.text)
     if len(prompt) >= serving.info.n_ctx:
         raise ContextLengthError(serving.info.n_ctx, len(prompt))
     head = Head.new("chatcmpl", service)
-    generation = Generation(serving.engine, serving.text.vocabulary, head.id, [prompt], params, body.n or 1)
+    generation = Generation(
+        serving.engine, serving.text.vocabulary, head.id, [prompt], params, body.n or 1, prediction
+    )
     shape = ChatShape(head, serving.text.vocabulary if body.logprobs else None, usage=body.include_usage)
     return await respond(
         request, service, generation, shape, stream=bool(body.stream), usage=body.include_usage
@@ -58,6 +61,16 @@ def _prompt(messages: list[dict[str, Any]], text: TextModel) -> list[int]:
         return text.encode_chat(messages)
     except RequestError as error:
         raise ApiError(str(error), param="messages", code=error.code) from None
+
+
+def _prediction(body: ChatRequest, text: TextModel) -> list[int] | None:
+    """None where none was made, which the bill then says nothing of."""
+    if body.prediction is None:
+        return None
+    try:
+        return text.encode_plain(body.prediction.text)
+    except RequestError as error:
+        raise ApiError(str(error), param="prediction", code=error.code) from None
 
 
 class ChatShape:

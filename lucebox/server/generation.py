@@ -40,11 +40,12 @@ class Piece:
 
 @dataclass(slots=True)
 class Bill:
-    """Tokens and time of one HTTP request, over all its choices."""
+    """Tokens and time of one HTTP request, over all its choices, and whether it came with a prediction."""
 
     n_prompt: int
     n_completion: int = 0
     timings: Timings = field(default_factory=Timings)
+    has_prediction: bool = False
 
 
 class ChoiceOutput:
@@ -93,9 +94,12 @@ class Generation:
         prompts: Sequence[list[int]],
         params: SamplingParams,
         n: int = 1,
+        prediction: list[int] | None = None,
     ) -> None:
         self.id = id
-        self.bill = Bill(n_prompt=sum(len(prompt) for prompt in prompts))
+        n_prompt = sum(len(prompt) for prompt in prompts)
+        self.bill = Bill(n_prompt, has_prediction=prediction is not None)
+        self._prediction = prediction or []
         self._engine = engine
         self._prompts = prompts
         self._params = params
@@ -164,6 +168,7 @@ class Generation:
                 prompt=self._prompts[prompt_index],
                 params=self._params,
                 seed=(base + k) % SEED_RANGE,
+                prediction=self._prediction,
             )
 
     def _choice_id(self, index: int) -> str:

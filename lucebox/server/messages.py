@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -35,6 +35,24 @@ class FilePart(msgspec.Struct, tag_field="type", tag="file"):
 
 Part = TextPart | RefusalPart | ImagePart | AudioPart | FilePart
 Content = str | list[Part]
+
+
+class PredictionPart(msgspec.Struct, forbid_unknown_fields=True):
+    type: Literal["text"]
+    text: str
+
+
+class Prediction(msgspec.Struct, forbid_unknown_fields=True):
+    """What the answer is expected to be, or to have much of."""
+
+    type: Literal["content"]
+    content: str | list[PredictionPart]
+
+    @property
+    def text(self) -> str:
+        if isinstance(self.content, str):
+            return self.content
+        return "".join(part.text for part in self.content)
 
 
 class FunctionCall(msgspec.Struct, forbid_unknown_fields=True):

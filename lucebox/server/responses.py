@@ -7,6 +7,7 @@ from typing import Generic, Literal, TypeVar
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from lucebox.config import PREDICTION_DRAFTER
 from lucebox.engine.timings import DrafterTotals, Timings
 from lucebox.server.generation import Bill, FinishReason
 
@@ -14,14 +15,28 @@ ChoiceT = TypeVar("ChoiceT")
 ObjectName = Literal["chat.completion", "chat.completion.chunk", "text_completion"]
 
 
+class CompletionTokensDetails(msgspec.Struct, frozen=True):
+    """Of the tokens that a prediction was tried for. Unlike OpenAI's, rejected ones are not billed."""
+
+    accepted_prediction_tokens: int
+    rejected_prediction_tokens: int
+
+    @classmethod
+    def of(cls, timings: Timings) -> CompletionTokensDetails:
+        tried = timings.drafters.get(PREDICTION_DRAFTER, DrafterTotals())
+        return cls(tried.n_accepted, tried.n_drafted - tried.n_accepted)
+
+
 class Usage(msgspec.Struct, frozen=True):
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
+    completion_tokens_details: CompletionTokensDetails | UnsetType = UNSET
 
     @classmethod
     def of(cls, bill: Bill) -> Usage:
-        return cls(bill.n_prompt, bill.n_completion, bill.n_prompt + bill.n_completion)
+        details = CompletionTokensDetails.of(bill.timings) if bill.has_prediction else UNSET
+        return cls(bill.n_prompt, bill.n_completion, bill.n_prompt + bill.n_completion, details)
 
 
 class TimingsBody(msgspec.Struct, frozen=True):

@@ -8,11 +8,12 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from lucebox import acceptance, draft_length
+from lucebox import acceptance, draft_length, drafters
+from lucebox.config import AUTO
 from lucebox.errors import ConfigError, RequestError
 from lucebox.sampling.params import SamplingParams, SpeculativeParams
 from lucebox.server.errors import ApiError
-from lucebox.server.messages import Message
+from lucebox.server.messages import Message, Prediction
 
 MAX_CHOICES = 128
 # OpenAI's default for its legacy endpoint; chat answers end by themselves.
@@ -32,6 +33,7 @@ class Speculative(msgspec.Struct, forbid_unknown_fields=True):
     """Per-request overrides of speculation; a whole `draft_length` is short for `fixed:n=…`."""
 
     enabled: bool | None = None
+    drafter: str | None = None
     draft_length: str | Int64 | None = None
     acceptance: str | None = None
 
@@ -86,7 +88,7 @@ class ChatRequest(SampledRequest, kw_only=True, forbid_unknown_fields=True):
     response_format: Any = None
     modalities: Any = None
     audio: Any = None
-    prediction: Any = None
+    prediction: Prediction | None = None
     moderation: Any = None
     reasoning_effort: Any = None
     verbosity: Any = None
@@ -113,7 +115,6 @@ _HARMLESS: Mapping[str, tuple[Any, ...]] = {
     "response_format": ({"type": "text"},),
     "modalities": (["text"],),
     "audio": (),
-    "prediction": (),
     "moderation": (),
     "reasoning_effort": ("none",),
     "verbosity": ("medium",),
@@ -231,15 +232,21 @@ def _speculative(asked: bool | Speculative | None) -> SpeculativeParams | None:
         return SpeculativeParams(enabled=asked)
     length = asked.draft_length
     length = f"fixed:n={length}" if isinstance(length, int) else length
-    for name, spec, package in (
-        ("draft_length", length, draft_length),
-        ("acceptance", asked.acceptance, acceptance),
+    for name, spec, check in (
+        ("drafter", asked.drafter, drafters.check),
+        ("draft_length", length, draft_length.create),
+        ("acceptance", asked.acceptance, acceptance.create),
     ):
         try:
-            if spec is not None:
-                package.create(spec)
+            if spec is not None and spec != AUTO:
+                check(spec)
         except ConfigError as error:
             raise ApiError(
                 f"speculative.{name}: {error}", param=f"speculative.{name}", code="invalid_value"
             ) from None
-    return SpeculativeParams(enabled=asked.enabled, draft_length=length, acceptance=asked.acceptance)
+    return SpeculativeParams(
+        enabled=asked.enabled,
+        drafter=asked.drafter,
+        draft_length=length,
+        acceptance=asked.acceptance,
+    )

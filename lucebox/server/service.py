@@ -38,6 +38,10 @@ class TextModel(Protocol):
         """A raw prompt; control tokens in it count as such."""
         ...
 
+    def encode_plain(self, text: str) -> list[int]:
+        """A piece of text; names of control tokens are text like any other."""
+        ...
+
     def encode_chat(self, messages: list[dict[str, Any]]) -> list[int]:
         """Messages through the chat template, ready for the answer. Raises TemplateError."""
         ...

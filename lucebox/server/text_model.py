@@ -30,6 +30,9 @@ class GgufTextModel:
     def encode(self, text: str) -> list[int]:
         return self._tokenizer.encode(text, parse_special=True)
 
+    def encode_plain(self, text: str) -> list[int]:
+        return self._tokenizer.encode(text, parse_special=False, add_bos=False)
+
     def encode_chat(self, messages: list[dict[str, Any]]) -> list[int]:
         if self._template is None:
             raise TemplateError("this model has no chat template", remedy="use /v1/completions")

@@ -55,6 +55,9 @@ class ByteText:
     def encode(self, text: str) -> list[int]:
         return list(text.encode())
 
+    def encode_plain(self, text: str) -> list[int]:
+        return list(text.encode())
+
     def encode_chat(self, messages: list[dict[str, Any]]) -> list[int]:
         self.seen.append(messages)
         if messages[0]["content"] == "refuse me":
