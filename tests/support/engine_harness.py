@@ -113,6 +113,7 @@ class Harness:
         *,
         seed: int = 1,
         generated: Sequence[int] = (),
+        prediction: Sequence[int] = (),
     ) -> str:
         id = f"r{len(self.answers)}"
         submit = Submit(
@@ -121,6 +122,7 @@ class Harness:
             params=params or SamplingParams(temperature=0.0),
             seed=seed,
             generated=list(generated),
+            prediction=list(prediction),
         )
         self.answers[id] = Answer()
         self.stepper.scheduler.add(self.admission.admit(submit))

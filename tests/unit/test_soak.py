@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -26,6 +27,7 @@ N_PARALLEL = 4
 N_REQUESTS = 60
 PROMPTS = ([1, 2, 3], [4], [5, 6, 5, 6, 5, 6, 5, 6], [7] * 20, [1, 2, 3, 1, 2, 3, 1])
 NEED_TOKENIZERS = ("slem", "tli")
+COMBINATIONS = ("suffix,model", "prediction,ngram:n=2,n_min=1", "recycle,ngram,model", "model,recycle")
 # What draws the target's own token, whatever was guessed: the text of a seed is that of plain decoding.
 SEEDED = [name for name in ("match", "gumbel") if name in acceptance.names()]
 LOSSLESS = [name for name in acceptance.names() if acceptance.get(name).lossless]
@@ -100,6 +102,7 @@ class Asked:
     prompt: list[int]
     seed: int
     text: list[int]
+    prediction: list[int]
     n_before: int = 0
     is_cancelled: bool = False
 
@@ -148,16 +151,30 @@ class Clients:
             speculative=SpeculativeParams(acceptance=strategy, draft_length=length),
         )
         prompt, seed = rng.choice(PROMPTS), rng.randrange(2)
-        self._submit(Asked(params, prompt, seed, self._plain.ask(prompt, params, seed=seed).tokens))
+        text = self._plain.ask(prompt, params, seed=seed).tokens
+        if rng.random() < 0.5:
+            speculative = SpeculativeParams(
+                acceptance=strategy, draft_length=length, drafter=rng.choice(COMBINATIONS)
+            )
+            params = msgspec.structs.replace(params, speculative=speculative)
+        edited = [token if rng.random() < 0.8 else rng.randrange(N_VOCAB) for token in text]
+        self._submit(Asked(params, prompt, seed, text, rng.choice([[], edited])))
 
     def _submit(self, asked: Asked) -> None:
         generated = asked.text[: asked.n_before]
-        id = self.harness.submit(asked.prompt, asked.params, seed=asked.seed, generated=generated)
+        id = self.harness.submit(
+            asked.prompt,
+            asked.params,
+            seed=asked.seed,
+            generated=generated,
+            prediction=asked.prediction,
+        )
         self.asked[id] = asked
         sequence = self.harness.stepper.scheduler.find(id)
         assert sequence is not None
-        names = list(self.harness.pool.defaults)
-        sequence.drafters = tuple(self.rng.sample(names, self.rng.randint(1, len(names))))
+        if asked.params.speculative.drafter is None:
+            names = [*self.harness.pool.defaults, *COMBINATIONS]
+            sequence.drafters = tuple(self.rng.sample(names, self.rng.randint(1, len(names))))
         if self.rng.random() < 0.3:
             sequence.controller = self._branching
 
@@ -173,7 +190,7 @@ class Clients:
         asked.is_cancelled = True
         if come_back:
             n_before = asked.n_before + len(self.harness.answers[id].tokens)
-            self._submit(Asked(asked.params, asked.prompt, asked.seed, asked.text, n_before))
+            self._submit(replace(asked, n_before=n_before, is_cancelled=False))
 
 
 @pytest.mark.parametrize("seed", range(2))
