@@ -9,7 +9,9 @@ from lucebox.plugins import Registry, parse_spec
 __all__ = ["Drafter", "DrafterContext", "check", "create", "get", "names", "split"]
 
 _registry: Registry[Drafter] = Registry(
-    "lucebox.drafters", "lucebox.drafters", helpers=("base", "combination", "drawing", "kernels", "reference")
+    "lucebox.drafters",
+    "lucebox.drafters",
+    helpers=("base", "combination", "drawing", "foreign", "kernels", "reference", "translation"),
 )
 names = _registry.names
 get = _registry.get

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from lucebox.core import Distribution, Draft, DrawMode, Float32Array, Verdict
@@ -22,7 +22,9 @@ class DrafterContext:
 
     `n_vocab` counts the target's ids, `n_sequences` bounds the sequences at one time, `n_ctx` their tokens.
     A drafter that `needs_model` owns `draft_model`, and closes it. Tokenizers take a tenth of a second to
-    make, and are made when first asked for.
+    make, and are made when first asked for; they encode text from anywhere inside of a longer one. Without
+    `shares_vocabulary`, ids of the draft model mean something else. `draft_cached` are the tokens, by
+    sequence, whose keys and values the draft model's cache holds, whichever drafter put them there.
     """
 
     n_vocab: int
@@ -32,6 +34,8 @@ class DrafterContext:
     draft_model: Runtime | None
     target_tokenizer: Callable[[], Tokenizer]
     draft_tokenizer: Callable[[], Tokenizer]
+    shares_vocabulary: bool = True
+    draft_cached: dict[int, list[int]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -77,7 +81,8 @@ class DraftRequest:
 class Observation:
     """A finished round, plain or drafted by whomever.
 
-    `tokens` are the sequence's, what the round emitted included; the first `n_prefix` stood before it.
+    `tokens` are the sequence's, what the round emitted included; the first `n_prefix` stood before it. In the
+    last round they may end before all that `verdict` accepted.
     `verdict` judged `draft`, and `logits[r]` (float32[n_vocab], raw, valid during the call) are the target's
     behind row r of it.
     """
@@ -100,6 +105,7 @@ class Drafter(ABC):
     """
 
     needs_model: ClassVar[bool] = False
+    any_vocabulary: ClassVar[bool] = False  # of the draft model; others need that of the target
 
     def __init__(self, context: DrafterContext) -> None:
         self.context = context

@@ -50,7 +50,7 @@ class ModelDrafter(Drafter):
         super().__init__(context)
         assert context.draft_model is not None
         self.runtime: Runtime = context.draft_model
-        self._cached: dict[int, list[int]] = {}
+        self._cached = context.draft_cached
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[Draft]:
         drafting = [self._begin(request) for request in requests]

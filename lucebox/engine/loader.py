@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
+from lucebox import drafters
 from lucebox.config import EngineConfig, ModelConfig
 from lucebox.draft_length.costs import CostTable
 from lucebox.drafters.base import DrafterContext
@@ -51,7 +52,7 @@ def load(
         with read(config.target.path) as target_file:
             vocabulary = Vocabulary.from_metadata(target_file.metadata, config.target.path)
             _check_context(config, target_file)
-            _check_draft(config, vocabulary)
+            shares_vocabulary = _check_draft(config, vocabulary)
         target = _load_model(config.target, "target model", config.n_ctx, config.n_parallel, on_progress)
         undo.callback(target.close)
         if config.n_parallel > target.n_batch:
@@ -62,7 +63,8 @@ def load(
         draft = _load_draft(config, on_progress)
         if draft is not None:
             undo.callback(draft.close)
-        pool = DrafterPool(_context(config, target, draft, vocabulary), config.drafters)
+        context = _context(config, target, draft, vocabulary, shares_vocabulary)
+        pool = DrafterPool(context, config.drafters)
         admission = Admission(
             vocabulary,
             target.n_vocab,
@@ -119,11 +121,17 @@ def _load_draft(config: EngineConfig, on_progress: LoadProgress) -> Runtime | No
 
 
 def _context(
-    config: EngineConfig, target: Runtime, draft: Runtime | None, vocabulary: Vocabulary
+    config: EngineConfig,
+    target: Runtime,
+    draft: Runtime | None,
+    vocabulary: Vocabulary,
+    shares_vocabulary: bool,
 ) -> DrafterContext:
     def tokenizer(runtime: Runtime | None) -> Tokenizer:
         assert runtime is not None
-        return Tokenizer.from_metadata(runtime.file.metadata, str(runtime.file.path))
+        # Drafters encode pieces of a text, and SentencePiece would put a blank before each of them.
+        metadata = {**runtime.file.metadata, "tokenizer.ggml.add_space_prefix": False}
+        return Tokenizer.from_metadata(metadata, str(runtime.file.path))
 
     return DrafterContext(
         n_vocab=target.n_vocab,
@@ -133,6 +141,7 @@ def _context(
         draft_model=draft,
         target_tokenizer=cache(partial(tokenizer, target)),
         draft_tokenizer=cache(partial(tokenizer, draft)),
+        shares_vocabulary=shares_vocabulary,
     )
 
 
@@ -147,19 +156,25 @@ def _check_context(config: EngineConfig, target_file: GgufFile) -> None:
         )
 
 
-def _check_draft(config: EngineConfig, vocabulary: Vocabulary) -> None:
-    """Refuses a draft model that means other text by the same ids, before anything is loaded."""
+def _check_draft(config: EngineConfig, vocabulary: Vocabulary) -> bool:
+    """Whether the draft model has the target's vocabulary. Refuses one that means other text by the same ids
+    before anything is loaded, unless drafters were named that translate."""
     if config.draft is None:
-        return
+        return True
     with read(config.draft.path) as draft_file:
         draft = Vocabulary.from_metadata(draft_file.metadata, config.draft.path)
     differences = vocabulary.differences(draft)
     if not differences:
-        return
+        return True
+    named = [drafters.get(name) for spec in config.drafters for name in drafters.check(spec)]
+    translate = [plugin.any_vocabulary for plugin in named if plugin.needs_model]
+    if translate and all(translate):
+        return False
     shown = "; ".join(f"id {d.token} is {d.ours!r} there and {d.theirs!r} here" for d in differences)
     raise VocabularyMismatchError(
         f"the draft model {config.draft.path} does not share the vocabulary of {config.target.path}: {shown}",
-        remedy="use a draft model of the same family, or --draft-model none",
+        remedy="use a draft model of the same family, a drafter that translates (--drafter tli or --drafter "
+        "slem), or --draft-model none",
     )
 
 

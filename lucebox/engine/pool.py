@@ -72,9 +72,15 @@ class DrafterPool:
     def _single(self, spec: str) -> Drafter:
         if spec not in self._singles:
             name, _ = parse_spec(spec)
-            if drafters.get(name).needs_model and self._context.draft_model is None:
+            plugin, context = drafters.get(name), self._context
+            if plugin.needs_model and context.draft_model is None:
                 raise ConfigError(
                     f"the drafter {name!r} needs a draft model", remedy="name one with --draft-model"
+                )
+            if plugin.needs_model and not (plugin.any_vocabulary or context.shares_vocabulary):
+                raise ConfigError(
+                    f"the drafter {name!r} needs a draft model of the target's vocabulary",
+                    remedy="use the drafter tli or slem",
                 )
             self._check_room(spec)
             self._singles[spec] = drafters.create(spec, self._context)
