@@ -154,6 +154,18 @@ def test_a_controller_learns_what_became_of_each_round(plain: list[int]) -> None
         assert result.n_kv >= len(PROMPT)
 
 
+def test_who_knows_the_prediction_guesses_first(plain: list[int]) -> None:
+    harness = Harness(N_VOCAB, TARGET, specs=["ngram"])
+    id = harness.submit(PROMPT, PARAMS, prediction=plain)
+    harness.run()
+    answer = harness.answers[id]
+    assert answer.tokens == plain
+    timings = answer.finish.timings
+    assert list(timings.drafters) == ["prediction"]
+    assert timings.draft_n_accepted == timings.draft_n == len(plain) - timings.n_rounds
+    assert not harness.ask(PROMPT, PARAMS).finish.timings.drafters.keys() & {"prediction"}
+
+
 def test_the_last_round_is_learned_from_as_well(plain: list[int]) -> None:
     class Watching(Ones):
         def observe(self, observation: Observation) -> None:
