@@ -138,7 +138,9 @@ class RoundResult:
     longest path among them, and `n_accepted` of it stood. `draft_ms` and `verify_ms` are the times of the
     whole batch's drafts and forward, `n_rows` the rows of this sequence in that forward, `n_batch_rows` all
     its rows, `n_kv` the tokens the sequence had before, and `n_caught_up` those that the drafter had to
-    compute before its first guess, beyond the last one.
+    compute before its first guess, beyond the last one. `n_judged` laws of the draft were shown to the
+    controller, one for each forward of a draft model; `n_draft_sequences` were drafted for together.
+    `tokens` are what the round emitted.
     """
 
     sequence: int
@@ -152,3 +154,6 @@ class RoundResult:
     depth: int = 0
     n_caught_up: int = 0
     n_batch_rows: int = 1
+    n_judged: int = 0
+    n_draft_sequences: int = 1
+    tokens: Sequence[int] = ()

@@ -8,7 +8,24 @@ from lucebox.plugins import Registry
 __all__ = ["DraftLengthController", "create", "get", "names"]
 
 _registry: Registry[DraftLengthController] = Registry(
-    "lucebox.draft_length", "lucebox.draft_length", helpers=("base", "costs")
+    "lucebox.draft_length",
+    "lucebox.draft_length",
+    helpers=(
+        "allocation",
+        "base",
+        "confidence",
+        "costs",
+        "forward_costs",
+        "kernels",
+        "ledger",
+        "lookup",
+        "prices",
+        "proposal_costs",
+        "reference",
+        "shape",
+        "stepwise",
+        "survival",
+    ),
 )
 names = _registry.names
 get = _registry.get

@@ -1,85 +1,272 @@
-"""Guesses only while guessing is measured to be faster than plain decoding."""
+"""Guesses only as far as that is expected to be faster than plain decoding, and risks little to find out."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from lucebox.core import Distribution, RoundResult
+from lucebox.draft_length.allocation import allocate
 from lucebox.draft_length.base import Costs, DraftLengthController, Plan, SequenceState
-from lucebox.draft_length.threshold import Threshold
+from lucebox.draft_length.ledger import Ledger
+from lucebox.draft_length.lookup import Lookup, LookupEvidence
+from lucebox.draft_length.prices import N_DEPTHS, N_LOOKUP, Prices
+from lucebox.draft_length.stepwise import Offer, Stepwise, StepwiseEvidence
+from lucebox.errors import ConfigError
 
-N_PLAIN_FIRST = 4  # plain rounds before the first trial: what guessing must beat
-N_TRIAL = 4  # rounds of a trial; the first pays for the draft model's catching up, and is not judged
-N_REST = 32  # plain rounds after a lost trial; doubled with each further loss
-N_REST_MAX = 1024  # so that a change of what is written is noticed within a long answer
-WEIGHT = 0.1  # of the newest round in a running mean
+NEGLIGIBLE_SHARE = 0.003  # of a plain step: who costs no more may be asked in vain in every round
+ASK_EVERY = 16  # rounds, where proposals are not worth their time
+INVESTMENT_TOKENS = 2.0  # plain tokens' worth of catching up that is written off at once
+ANSWER_WEIGHT = 0.1  # of the newest answer in a running mean
+FIRST_ANSWER_TOKENS = 200.0
+PLAIN = Plan("", 0)
 
 
 @dataclass(slots=True)
-class Cost:
-    """Running means of a round's milliseconds and tokens."""
+class _Track:
+    """One sequence: its drafters, and the round that was planned for it."""
 
-    ms: float = 0.0
-    n_tokens: float = 0.0
-    n_rounds: int = 0
-
-    def add(self, ms: float, n_tokens: int) -> None:
-        self.n_rounds += 1
-        weight = max(WEIGHT, 1.0 / self.n_rounds)
-        self.ms += weight * (ms - self.ms)
-        self.n_tokens += weight * (n_tokens - self.n_tokens)
-
-    @property
-    def ms_per_token(self) -> float:
-        return self.ms / self.n_tokens
+    acceptance: str
+    lookups: dict[str, Lookup] = field(default_factory=dict)
+    stepwise: dict[str, Stepwise] = field(default_factory=dict)
+    prices: Prices | None = None
+    offer: Offer | None = None
+    n_generated: int = 0
+    debt_ms: float = 0.0  # of catching up that is not written off yet
+    debt_per_token_ms: float = 0.0
 
 
 class Auto(DraftLengthController):
-    """Drafts as `threshold` does, in trials, and goes on after one only while its rounds cost less per token
-    than plain rounds do.
+    """The no-regret default: plain decoding, every drafter at hand and every draft length are its arms.
 
-    A lost trial is followed by plain decoding for 32 rounds, after the next loss 64, and so on up to 1024: on
-    a machine where guessing never pays, its share of all rounds falls towards nothing. Shared by the requests
-    of an engine, so what one has learned serves the next.
+    A round scores every shorter length, too. What is known of a drafter is shared by all sequences and
+    shifted for each, so that a new request starts from what others taught. Costs are measured ones. A draft
+    model starts only where it is expected to pay for what it has to catch up on, and stops where the next
+    token is not worth its time (goodput, 2406.14066). Looked-up guesses are judged before they are verified.
+    Trials are paid from a ledger of a share `epsilon` of all time, which also ends guessing that loses.
     """
 
-    def __init__(self, *, n: int = 7, p_min: float = 0.8) -> None:
-        self._drafting = Threshold(n=n, p_min=p_min)
-        self._plain = Cost()
-        self._trial = Cost()
-        self._n_trial_rounds = 0
-        self._n_resting = N_PLAIN_FIRST
-        self._n_rest_next = N_REST
+    def __init__(self, *, epsilon: float = 0.02) -> None:
+        if not 0.0 <= epsilon <= 1.0:
+            raise ConfigError(f"draft length auto: epsilon must be between 0 and 1, not {epsilon}")
+        self._ledger = Ledger(epsilon)
+        self._tracks: dict[int, _Track] = {}
+        self._lookups: dict[tuple[str, str], LookupEvidence] = defaultdict(LookupEvidence)
+        self._stepwise: dict[tuple[str, str], StepwiseEvidence] = defaultdict(StepwiseEvidence)
+        self._computing: set[str] = set()  # drafters with something to catch up on: they compute
+        self._answer_tokens = FIRST_ANSWER_TOKENS
+        self._n_tokens = 0
+        self._costs: Costs | None = None
 
     def plan(self, batch: Sequence[SequenceState], costs: Costs) -> Mapping[int, Plan]:
-        if self._n_resting:
-            return {state.sequence: Plan("", 0) for state in batch}
-        return self._drafting.plan(batch, costs)
+        self._costs = costs
+        plans = {state.sequence: self._plan(state, costs, len(batch)) for state in batch}
+        if len(batch) > 1:
+            self._share_rows(batch, plans, costs)
+        return plans
 
     def keep_drafting(self, sequence: int, q_row: Distribution, depth: int) -> bool:
-        return self._drafting.keep_drafting(sequence, q_row, depth)
+        drafting = self._drafting(sequence)
+        return drafting is None or drafting.keep_drafting(float(q_row.probs.max()), depth)
+
+    def is_long_enough(self, sequence: int, depth: int) -> bool:
+        drafting = self._drafting(sequence)
+        return drafting is not None and drafting.is_long_enough(depth)
+
+    def trim(self, sequence: int, drafter: str, tokens: Sequence[int]) -> int:
+        track = self._tracks.get(sequence)
+        if track is None or track.prices is None or drafter not in track.lookups:
+            return len(tokens)
+        lookup = track.lookups[drafter]
+        lookup.propose(tokens)
+        if not tokens or self._ledger.balance_ms < 0.0:
+            return 0
+        return lookup.n_worth(len(tokens), track.prices, *self._elsewhere(track))
 
     def update(self, result: RoundResult) -> None:
-        if result.drafter:
-            self._try(result)
-        elif self._n_resting and result.n_rows == 1:  # more rows are the end of a prompt
-            self._plain.add(result.verify_ms, 1)
-            self._n_resting -= 1
+        track = self._tracks.get(result.sequence)
+        if track is None or track.prices is None or self._costs is None:
+            return  # the end of a prompt, which nothing was planned for
+        n_tokens = result.n_accepted + 1
+        self._n_tokens += n_tokens
+        track.n_generated += n_tokens
+        for lookup in track.lookups.values():
+            lookup.emitted(result.tokens)
+        for name, stepwise in track.stepwise.items():
+            if name == result.drafter:
+                stepwise.finish(result)
+            else:
+                stepwise.idle()
+        self._book(track, result, n_tokens, self._costs)
+        track.prices, track.offer = None, None
 
-    def _try(self, result: RoundResult) -> None:
-        self._n_trial_rounds += 1
-        if self._n_trial_rounds > 1:
-            self._trial.add(result.draft_ms + result.verify_ms, result.n_accepted + 1)
-        if self._n_trial_rounds >= N_TRIAL:
-            self._judge()
-
-    def _judge(self) -> None:
-        if self._trial.ms_per_token < self._plain.ms_per_token:
-            self._n_rest_next = N_REST
+    def release(self, sequence: int) -> None:
+        track = self._tracks.pop(sequence, None)
+        if track is None:
             return
-        self._n_resting, self._n_rest_next = self._n_rest_next, min(N_REST_MAX, 2 * self._n_rest_next)
-        self._trial, self._n_trial_rounds = Cost(), 0
+        self._answer_tokens += ANSWER_WEIGHT * (track.n_generated - self._answer_tokens)
+        if track.debt_ms > 0.0:
+            self._ledger.book(track.debt_ms, 0.0)
+        for stepwise in track.stepwise.values():
+            if stepwise.is_trying:
+                stepwise.evidence.patience.fail(self._n_tokens)
+
+    def _plan(self, state: SequenceState, costs: Costs, n_sequences: int) -> Plan:
+        track = self._tracks.get(state.sequence)
+        if track is None:
+            track = self._tracks[state.sequence] = _Track(state.acceptance, n_generated=state.n_generated)
+            prompt_ms = state.prompt_ms
+        else:
+            prompt_ms = 0.0
+        if not state.drafters:
+            return PLAIN
+        self._computing.update(name for name, n in state.n_behind.items() if n)
+        looking_up = [name for name in state.drafters if name not in self._computing]
+        n_max = min(state.n_room, N_LOOKUP if looking_up else N_DEPTHS)
+        prices = track.prices = Prices.of(costs, state, n_sequences, n_max)
+        if prices.plain <= 0.0:
+            track.prices = None
+            return PLAIN  # nothing was ever measured: this round will be
+        self._ledger.open(prices.plain)
+        self._ledger.pass_time(prompt_ms / n_sequences, prices.plain)
+        plan = self._compute(track, state, costs)
+        for name in reversed(looking_up):
+            if self._asks(track, name, costs, prices):
+                plan = Plan(name, n_max, otherwise=plan if plan.n_max else None)
+        return plan
+
+    def _compute(self, track: _Track, state: SequenceState, costs: Costs) -> Plan:
+        """Of the drafters that compute their guesses, the one that promises most, or plain decoding."""
+        prices = track.prices
+        assert prices is not None
+        horizon = float(min(state.n_room, max(self._answer_tokens - track.n_generated, track.n_generated, 1)))
+        best: Offer | None = None
+        for name in state.drafters:
+            if name not in self._computing:
+                continue
+            stepwise = track.stepwise.get(name)
+            if stepwise is None:
+                stepwise = track.stepwise[name] = Stepwise(self._stepwise[name, track.acceptance])
+            stepwise.prices = prices
+            offer = stepwise.offer(name, state, costs, horizon)
+            if not self._allows(stepwise, offer, prices.plain):
+                continue
+            assert offer is not None
+            if best is None or (not offer.is_trial, offer.gain_ms) > (not best.is_trial, best.gain_ms):
+                best = offer
+        track.offer = best
+        if best is None:
+            return PLAIN
+        track.stepwise[best.drafter].begin(best)
+        return Plan(best.drafter, best.arm.n)
+
+    def _allows(self, stepwise: Stepwise, offer: Offer | None, plain_ms: float) -> bool:
+        """Whether the ledger bears `offer`, and whoever failed lately has rested."""
+        patience, balance_ms = stepwise.evidence.patience, self._ledger.balance_ms
+        if offer is None:
+            if stepwise.is_trying:
+                patience.fail(self._n_tokens)
+                stepwise.is_trying = False
+            return False
+        if offer.is_trial:
+            may_try = patience.allows(self._n_tokens) and balance_ms >= offer.risk_ms
+            if may_try:
+                patience.begin()
+                stepwise.is_trying = True
+            return may_try
+        if stepwise.is_sure:
+            if stepwise.is_trying:
+                patience.succeed()
+                stepwise.is_trying = False
+            return balance_ms >= 0.0
+        return balance_ms >= offer.risk_ms
+
+    def _asks(self, track: _Track, name: str, costs: Costs, prices: Prices) -> bool:
+        """Whether `name` is worth asking: nearly always, since looking up costs next to nothing."""
+        lookup = track.lookups.get(name)
+        if lookup is None:
+            lookup = track.lookups[name] = Lookup(self._lookups[name, track.acceptance])
+        ms = costs.draft_ms(name, 1, prices.n_kv)
+        if ms <= NEGLIGIBLE_SHARE * prices.plain or lookup.worth_ms >= ms:
+            return True
+        lookup.n_passed += 1
+        return lookup.n_passed % ASK_EVERY == 0
+
+    def _elsewhere(self, track: _Track) -> tuple[float, float]:
+        """What a token costs without a lookup, and what it leaves behind for whoever computes to catch up."""
+        assert track.prices is not None
+        plain_ms, offer = track.prices.plain, track.offer
+        if offer is None or offer.is_trial or self._costs is None:
+            return plain_ms, 0.0
+        n_kv = track.prices.n_kv
+        behind_ms = self._costs.catch_up_ms(offer.drafter, N_DEPTHS, n_kv) / N_DEPTHS
+        return min(plain_ms, offer.arm.ms_per_token), behind_ms
+
+    def _share_rows(self, batch: Sequence[SequenceState], plans: dict[int, Plan], costs: Costs) -> None:
+        """Shortens what was planned for each sequence alone to what is best for all of them together."""
+        drafting = {}
+        for state in batch:
+            offer = self._tracks[state.sequence].offer
+            if offer is not None and not offer.is_trial:
+                stepwise = self._tracks[state.sequence].stepwise[offer.drafter]
+                drafting[state.sequence] = (offer, stepwise)
+        if len(drafting) < 2:
+            return
+        n_rows = len(batch) + batch[0].n_other_rows
+        lengths = allocate(
+            {s: stepwise.survival(offer.arm.n) for s, (offer, stepwise) in drafting.items()},
+            n_sequences=len(batch),
+            verify_ms=lambda n: costs.verify_ms(n_rows + n, max(state.n_tokens for state in batch)),
+            forward_ms=max(stepwise.forward_ms for _, stepwise in drafting.values()),
+        )
+        for sequence, (offer, stepwise) in drafting.items():
+            n = lengths[sequence]
+            plans[sequence] = _shortened(plans[sequence], offer.drafter, n)
+            if n:
+                stepwise.begin(replace(offer, arm=replace(offer.arm, n=n)))
+            else:
+                self._tracks[sequence].offer = None
+
+    def _book(self, track: _Track, result: RoundResult, n_tokens: int, costs: Costs) -> None:
+        """Charges the ledger by what rounds cost usually: how fast the machine is just now is nobody's
+        fault."""
+        prices, offer = track.prices, track.offer
+        assert prices is not None
+        plain_ms = prices.plain
+        self._ledger.pass_time(n_tokens * plain_ms, plain_ms)
+        verify_ms = costs.verify_ms(result.n_batch_rows, result.n_kv)
+        draft_ms = result.draft_ms
+        if offer is not None and offer.drafter == result.drafter:
+            forward_ms = track.stepwise[offer.drafter].forward_ms
+            usual_ms = offer.catch_up_ms + max(result.n_judged, result.n_drafted) * forward_ms
+            draft_ms = min(draft_ms, 2.0 * usual_ms)
+            if offer.catch_up_ms > INVESTMENT_TOKENS * plain_ms and not offer.is_trial:
+                draft_ms -= min(draft_ms, offer.catch_up_ms)
+                track.debt_ms += offer.catch_up_ms
+                track.debt_per_token_ms = track.debt_ms / max(1.0, self._answer_tokens - track.n_generated)
+        else:
+            draft_ms = min(draft_ms, plain_ms)
+        paid_ms = min(track.debt_ms, n_tokens * track.debt_per_token_ms)
+        track.debt_ms -= paid_ms
+        lost_ms = (draft_ms + verify_ms) / prices.n_sequences - n_tokens * plain_ms
+        if not result.drafter:
+            lost_ms = 0.0  # a plain round, whatever else was in the forward
+        self._ledger.book(lost_ms + paid_ms, plain_ms)
+
+    def _drafting(self, sequence: int) -> Stepwise | None:
+        track = self._tracks.get(sequence)
+        if track is None or track.offer is None:
+            return None
+        return track.stepwise[track.offer.drafter]
+
+
+def _shortened(plan: Plan, drafter: str, n: int) -> Plan:
+    """`plan` with at most `n` tokens by `drafter`."""
+    if plan.drafter == drafter:
+        return replace(plan, n_max=n)
+    assert plan.otherwise is not None
+    return replace(plan, otherwise=_shortened(plan.otherwise, drafter, n))
 
 
 Plugin = Auto

@@ -1,51 +1,79 @@
-"""What verifying and drafting cost here, in milliseconds: measured, by rows and by context."""
+"""What verifying and drafting cost here, in milliseconds: measured at load, and kept up to date."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from lucebox.core import RoundResult
-
-WEIGHT = 0.1  # of the newest round in a running mean
-
-
-@dataclass(slots=True)
-class Mean:
-    """A running mean that forgets."""
-
-    value: float = 0.0
-    n: int = 0
-
-    def add(self, value: float) -> None:
-        self.n += 1
-        self.value += max(WEIGHT, 1.0 / self.n) * (value - self.value)
+from lucebox.draft_length.forward_costs import ForwardCosts
+from lucebox.draft_length.proposal_costs import ProposalCosts
 
 
 class CostTable:
-    """Implements lucebox.draft_length.base.Costs from the rounds of an engine."""
+    """Implements lucebox.draft_length.base.Costs.
 
-    def __init__(self) -> None:
-        self._verify: dict[int, Mean] = {}
-        self._draft: dict[str, Mean] = {}
+    `verify` are the target's forwards, `draft` those of the draft model, and `by_model` the drafters that
+    guess by it, forward by forward. Any other drafter is taken to cost what its proposals took so far.
+    """
+
+    def __init__(self, steps: Sequence[int] = (), by_model: Sequence[str] = ()) -> None:
+        self.verify = ForwardCosts(steps)
+        self.draft = ForwardCosts(steps)
+        self.by_model = frozenset(by_model)
+        self._n_batch = steps[-1] if steps else 512
+        self._proposals: dict[str, ProposalCosts] = {}
 
     def verify_ms(self, n_rows: int, n_kv: int) -> float:
         """A forward of `n_rows` rows; 0 before anything was measured."""
-        if not self._verify:
-            return 0.0
-        nearest = min(self._verify, key=lambda rows: abs(rows - n_rows))
-        return self._verify[nearest].value * max(1.0, n_rows / nearest)
+        return self.verify.ms(n_rows, n_kv)
 
     def draft_ms(self, drafter: str, n_tokens: int, n_kv: int) -> float:
         """A chain of `n_tokens` guesses; 0 before anything was measured."""
-        return self._draft[drafter].value * n_tokens if drafter in self._draft else 0.0
+        extra = self._proposals.get(drafter)
+        if drafter not in self.by_model:
+            return extra.ms(n_tokens) if extra else 0.0
+        return n_tokens * self.draft.ms(1, n_kv)
 
     def catch_up_ms(self, drafter: str, n_tokens: int, n_kv: int) -> float:
-        """As if a token caught up cost what a guess does: never less than it really costs."""
-        return self.draft_ms(drafter, n_tokens, n_kv)
+        """What `n_tokens` that were not computed yet add: they are fed beside the last one, in chunks."""
+        if drafter not in self.by_model or n_tokens <= 0:
+            return 0.0
+        whole, rest = divmod(n_tokens, self._n_batch)
+        rest_ms = self.draft.ms(rest + 1, n_kv) - self.draft.ms(1, n_kv)
+        return max(0.0, whole * self.draft.ms(self._n_batch, n_kv // 2) + rest_ms)
 
     def update(self, result: RoundResult) -> None:
         """Learns from a round."""
-        self._verify.setdefault(result.n_batch_rows, Mean()).add(result.verify_ms)
-        if result.n_drafted:
-            per_token = result.draft_ms / (result.n_drafted + result.n_caught_up)
-            self._draft.setdefault(result.drafter, Mean()).add(per_token)
+        self.verify.observe(result.n_batch_rows, result.n_kv, result.verify_ms)
+        if not result.drafter or result.n_draft_sequences > 1:
+            return
+        if result.drafter not in self.by_model:
+            return
+        caught_up_ms = self.catch_up_ms(result.drafter, result.n_caught_up, result.n_kv)
+        if result.n_judged and result.n_caught_up < result.n_judged:
+            per_forward = (result.draft_ms - caught_up_ms) / result.n_judged
+            self.draft.observe(1, result.n_kv, per_forward)
+        elif result.n_judged:
+            others_ms = (result.n_judged - 1) * self.draft.ms(1, result.n_kv)
+            if result.n_caught_up < self._n_batch:
+                self.draft.observe(result.n_caught_up + 1, result.n_kv, result.draft_ms - others_ms)
+
+    def observe_proposal(self, drafter: str, n_tokens: int, ms: float) -> None:
+        """Learns from a proposal for one sequence, empty or not."""
+        if drafter not in self.by_model:
+            self._proposals.setdefault(drafter, ProposalCosts()).observe(n_tokens, ms)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What was measured of the two models, as JSON can hold it."""
+        return {"verify": self.verify.to_dict(), "draft": self.draft.to_dict()}
+
+    def restore(self, values: Mapping[str, Any]) -> None:
+        """Takes over what `to_dict` wrote. Raises ValueError, KeyError, TypeError or AttributeError, with
+        nothing changed, for what it never wrote."""
+        steps = self.verify.steps
+        verify = ForwardCosts.from_dict(values["verify"], steps)
+        draft = ForwardCosts.from_dict(values["draft"], steps)
+        if verify.is_empty or (self.by_model and draft.is_empty):
+            raise ValueError("nothing was measured")
+        self.verify, self.draft = verify, draft

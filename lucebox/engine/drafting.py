@@ -6,12 +6,10 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
-from lucebox.acceptance.base import AcceptanceStrategy
-from lucebox.core import Draft, Float32Array, RoundResult, Verdict
+from lucebox.core import Distribution, Draft, Float32Array, RoundResult, Verdict
 from lucebox.draft_length.base import DraftLengthController, Plan, SequenceState
 from lucebox.draft_length.costs import CostTable
 from lucebox.drafters.base import DraftRequest, Observation
@@ -32,26 +30,18 @@ class Drafting:
     def draft(self, rounds: Sequence[Round], n_draft_rows: int) -> None:
         """Gives every round that may have one its draft, of at most `n_draft_rows` tokens."""
         by_slot = {r.sequence.slot: r for r in rounds}
-        for name, plans in self._plan(by_slot, n_draft_rows).items():
-            requests = [_request(by_slot[slot].sequence, plan) for slot, plan in plans.items()]
-            started_s = time.perf_counter()
-            try:
-                drafter = self._pool.get(name)
-                for slot in plans:
-                    by_slot[slot].n_caught_up = drafter.n_behind(slot, len(by_slot[slot].sequence.tokens))
-                drafts = drafter.propose(requests)
-                for request, draft in zip(requests, drafts, strict=True):
-                    _check(draft, request, by_slot[request.sequence].sequence.acceptance)
-            except Exception:
-                logger.exception("drafter %s failed; %d requests go on without drafts", name, len(requests))
-                for request in requests:
-                    self._give_up(by_slot[request.sequence].sequence)
-                continue
-            elapsed_s = time.perf_counter() - started_s
-            for request, draft in zip(requests, drafts, strict=True):
-                r = by_slot[request.sequence]
-                r.drafter, r.draft, r.draft_ms = name, draft, 1000.0 * elapsed_s
-                r.sequence.clock.draft_s += elapsed_s
+        plans = self._plan(by_slot, n_draft_rows)
+        while plans:
+            by_drafter: dict[str, dict[int, Plan]] = {}
+            for slot, plan in plans.items():
+                by_drafter.setdefault(plan.drafter, {})[slot] = plan
+            plans = {}
+            for name, same in by_drafter.items():
+                self._propose(name, same, by_slot)
+                for slot, plan in same.items():
+                    r = by_slot[slot]
+                    if plan.otherwise is not None and not len(r.draft) and r.sequence.controller is not None:
+                        plans[slot] = plan.otherwise
 
     def learn(
         self,
@@ -103,95 +93,171 @@ class Drafting:
     def close(self) -> None:
         self._pool.close()
 
+    def _propose(self, name: str, plans: Mapping[int, Plan], by_slot: Mapping[int, Round]) -> None:
+        """Has the drafter `name` guess for the sequences in `plans`."""
+        asked = [_Asked(by_slot[slot], plan) for slot, plan in plans.items()]
+        started_s = time.perf_counter()
+        try:
+            drafter = self._pool.get(name)
+            for a in asked:
+                a.round.n_caught_up = drafter.n_behind(a.request.sequence, len(a.request.prefix))
+            drafts = drafter.propose([a.request for a in asked])
+            for a, draft in zip(asked, drafts, strict=True):
+                _check(draft, a.plan.n_max, a.round.sequence)
+            elapsed_ms = 1000.0 * (time.perf_counter() - started_s)
+            if len(asked) == 1:
+                self._costs.observe_proposal(name, len(drafts[0]), elapsed_ms)
+            drafts = [a.trimmed(name, draft) for a, draft in zip(asked, drafts, strict=True)]
+        except Exception:
+            logger.exception("drafter %s failed; %d requests go on without drafts", name, len(asked))
+            for a in asked:
+                self._give_up(a.round.sequence)
+            return
+        for a, draft in zip(asked, drafts, strict=True):
+            r = a.round
+            r.drafter, r.draft, r.n_judged, r.n_draft_sequences = name, draft, a.n_judged, len(asked)
+            r.draft_ms += elapsed_ms
+            r.sequence.clock.draft_s += elapsed_ms / 1000.0
+
     def _give_up(self, sequence: EngineSequence) -> None:
         """`sequence` goes on without drafts, and its slot's next owner finds nothing of it."""
         self.release(sequence.slot, sequence.controller)
         sequence.controller = None
 
-    def _plan(self, by_slot: Mapping[int, Round], n_draft_rows: int) -> dict[str, dict[int, Plan]]:
-        """Plans of the sequences that draft in this step, by drafter and slot."""
-        batches: dict[int, tuple[DraftLengthController, list[SequenceState]]] = {}
+    def _plan(self, by_slot: Mapping[int, Round], n_draft_rows: int) -> dict[int, Plan]:
+        """Plans of the sequences that draft in this step, by slot."""
+        n_rows = sum(r.feed.n_rows for r in by_slot.values())
+        batches: dict[int, list[EngineSequence]] = {}
         for r in by_slot.values():
             sequence = r.sequence
-            n_room = min(sequence.n_left - 1, n_draft_rows)
-            if sequence.n_missing == 1 and sequence.controller and sequence.drafters and n_room > 0:
-                try:
-                    state = self._state(sequence, n_room)
-                except Exception:
-                    logger.exception("a drafter failed; request %s goes on without drafts", sequence.id)
-                    self._give_up(sequence)
-                    continue
-                batches.setdefault(id(sequence.controller), (sequence.controller, []))[1].append(state)
-        plans: dict[str, dict[int, Plan]] = {}
-        for controller, states in batches.values():
+            can_draft = sequence.n_missing == 1 and min(sequence.n_left - 1, n_draft_rows) > 0
+            if can_draft and sequence.controller is not None and sequence.drafters:
+                batches.setdefault(id(sequence.controller), []).append(sequence)
+        plans: dict[int, Plan] = {}
+        for sequences in batches.values():
+            states = self._states(sequences, n_draft_rows, n_rows - len(sequences))
+            controller = sequences[0].controller
+            if not states or controller is None:
+                continue
             try:
-                bounded = self._bounded_plans(controller, states)
+                plans |= self._bounded_plans(controller, states)
             except Exception:
                 logger.exception(
                     "a draft-length controller failed; %d requests go on without drafts", len(states)
                 )
                 for state in states:
                     self._give_up(by_slot[state.sequence].sequence)
-                continue
-            for slot, plan in bounded.items():
-                plans.setdefault(plan.drafter, {})[slot] = plan
         return plans
 
-    def _state(self, sequence: EngineSequence, n_room: int) -> SequenceState:
-        n_tokens = len(sequence.tokens)
+    def _states(
+        self, sequences: Sequence[EngineSequence], n_draft_rows: int, n_other_rows: int
+    ) -> list[SequenceState]:
+        """What a controller is told of its sequences; a drafter that fails ends speculation for one."""
+        states = []
+        for sequence in sequences:
+            try:
+                states.append(self._state(sequence, n_draft_rows, n_other_rows))
+            except Exception:
+                logger.exception("a drafter failed; request %s goes on without drafts", sequence.id)
+                self._give_up(sequence)
+        return states
+
+    def _state(self, sequence: EngineSequence, n_draft_rows: int, n_other_rows: int) -> SequenceState:
+        n_tokens, clock = len(sequence.tokens), sequence.clock
         n_behind = {
             name: self._pool.get(name).n_behind(sequence.slot, n_tokens) for name in sequence.drafters
         }
-        return SequenceState(sequence.slot, n_tokens, n_room, sequence.drafters, n_behind)
+        return SequenceState(
+            sequence.slot,
+            n_tokens,
+            min(sequence.n_left - 1, n_draft_rows),
+            sequence.drafters,
+            n_behind,
+            acceptance=type(sequence.acceptance).__name__,
+            n_generated=sequence.n_generated,
+            prompt_ms=1000.0 * (clock.prompt_done_s - clock.started_s),
+            n_other_rows=n_other_rows,
+        )
 
     def _bounded_plans(
         self, controller: DraftLengthController, states: Sequence[SequenceState]
     ) -> dict[int, Plan]:
         """The plans that ask for drafts, by slot, none longer than its room."""
         planned = controller.plan(states, self._costs)
-        bounded: dict[int, Plan] = {}
-        for state in states:
-            plan = planned[state.sequence]
-            n_max = min(plan.n_max, state.n_room)
-            if n_max > 0:
-                if plan.drafter not in state.drafters:
-                    raise ValueError(f"there is no drafter {plan.drafter!r}")
-                bounded[state.sequence] = replace(plan, n_max=n_max)
-        return bounded
+        bounded = {state.sequence: _bounded(planned[state.sequence], state) for state in states}
+        return {slot: plan for slot, plan in bounded.items() if plan is not None}
 
 
-def _check(draft: Draft, request: DraftRequest, acceptance: AcceptanceStrategy) -> None:
+class _Asked:
+    """What one round asks of a drafter. Tells the controller of the laws that are drawn from, and counts
+    them."""
+
+    def __init__(self, r: Round, plan: Plan) -> None:
+        sequence = r.sequence
+        assert sequence.controller is not None
+        self.round = r
+        self.plan = plan
+        self.n_judged = 0
+        self._controller = sequence.controller
+        self.request = DraftRequest(
+            sequence=sequence.slot,
+            prefix=sequence.tokens,
+            n_max=plan.n_max,
+            draw_mode=sequence.acceptance.draw_mode,
+            sampler=sequence.sampler,
+            random=sequence.random(),
+            keep_drafting=self._keep_drafting,
+            stop_tokens=sequence.draft_stop_tokens,
+            shape=plan.shape if sequence.acceptance.supports_trees else (),
+            needs_q=sequence.acceptance.needs_q,
+            prediction=sequence.submit.prediction,
+        )
+
+    def trimmed(self, drafter: str, draft: Draft) -> Draft:
+        """`draft`, or as much of it as the controller has verified, where it was looked up and not drawn."""
+        if self.n_judged or not draft.is_chain or any(q is not None for q in draft.q):
+            return draft
+        n = self._controller.trim(self.request.sequence, drafter, draft.tokens.tolist())
+        return draft if n >= len(draft) else Draft.chain(draft.tokens[:n].tolist(), [None] * n)
+
+    def _keep_drafting(self, q_row: Distribution, depth: int) -> bool:
+        self.n_judged += 1
+        slot = self.request.sequence
+        if not self._controller.keep_drafting(slot, q_row, depth):
+            return False
+        if self._controller.is_long_enough(slot, depth + 1):
+            self.request.n_max = min(self.request.n_max, depth + 1)
+        return True
+
+
+def _bounded(plan: Plan | None, state: SequenceState) -> Plan | None:
+    """`plan` and what it has for otherwise, none longer than there is room, without what asks for nothing."""
+    if plan is None:
+        return None
+    otherwise = _bounded(plan.otherwise, state)
+    n_max = min(plan.n_max, state.n_room)
+    if n_max <= 0:
+        return otherwise
+    if plan.drafter not in state.drafters:
+        raise ValueError(f"there is no drafter {plan.drafter!r}")
+    return replace(plan, n_max=n_max, otherwise=otherwise)
+
+
+def _check(draft: Draft, n_max: int, sequence: EngineSequence) -> None:
     """Raises ValueError for a draft that no forward or strategy could take: a bug of the drafter."""
     n = len(draft)
-    if n > request.n_max or len(draft.parents) != n or len(draft.q) != n:
-        raise ValueError(
-            f"{n} tokens, {len(draft.parents)} parents, {len(draft.q)} laws; n_max {request.n_max}"
-        )
+    if n > n_max or len(draft.parents) != n or len(draft.q) != n:
+        raise ValueError(f"{n} tokens, {len(draft.parents)} parents, {len(draft.q)} laws; n_max {n_max}")
     if n == 0:
         return
-    if draft.tokens.min() < 0 or draft.tokens.max() >= request.sampler.n_vocab:
-        raise ValueError(f"token ids {draft.tokens.tolist()} of a vocabulary of {request.sampler.n_vocab}")
+    n_vocab = sequence.sampler.n_vocab
+    if draft.tokens.min() < 0 or draft.tokens.max() >= n_vocab:
+        raise ValueError(f"token ids {draft.tokens.tolist()} of a vocabulary of {n_vocab}")
     if draft.parents.min() < 0 or (draft.parents > np.arange(n)).any():
         raise ValueError(f"parents {draft.parents.tolist()} are no tree")
-    if not draft.is_chain and not acceptance.supports_trees:
-        raise ValueError(f"a tree for {type(acceptance).__name__}, which judges chains only")
-
-
-def _request(sequence: EngineSequence, plan: Plan) -> DraftRequest:
-    assert sequence.controller is not None
-    return DraftRequest(
-        sequence=sequence.slot,
-        prefix=sequence.tokens,
-        n_max=plan.n_max,
-        draw_mode=sequence.acceptance.draw_mode,
-        sampler=sequence.sampler,
-        random=sequence.random(),
-        keep_drafting=partial(sequence.controller.keep_drafting, sequence.slot),
-        stop_tokens=sequence.draft_stop_tokens,
-        shape=plan.shape if sequence.acceptance.supports_trees else (),
-        needs_q=sequence.acceptance.needs_q,
-        prediction=sequence.submit.prediction,
-    )
+    if not draft.is_chain and not sequence.acceptance.supports_trees:
+        name = type(sequence.acceptance).__name__
+        raise ValueError(f"a tree for {name}, which judges chains only")
 
 
 def _result(r: Round, verdict: Verdict, n_prefix: int, n_batch_rows: int, verify_ms: float) -> RoundResult:
@@ -207,4 +273,7 @@ def _result(r: Round, verdict: Verdict, n_prefix: int, n_batch_rows: int, verify
         depth=r.draft.depth,
         n_caught_up=r.n_caught_up,
         n_batch_rows=n_batch_rows,
+        n_judged=r.n_judged,
+        n_draft_sequences=r.n_draft_sequences,
+        tokens=r.sequence.tokens[n_prefix:],
     )

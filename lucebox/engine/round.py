@@ -62,6 +62,8 @@ class Round:
     drafter: str = ""
     draft_ms: float = 0.0
     n_caught_up: int = 0
+    n_judged: int = 0
+    n_draft_sequences: int = 1
     verify_ms: float = 0.0
     first_row: int = 0
 
