@@ -46,7 +46,7 @@ class SlemDrafter(ForeignDrafter):
         """A draft of the draft model's ids in the target's."""
         ids = draft.tokens.tolist()
         data = b"".join(self._vocabulary.bytes_of(token) for token in ids if self._is_text(token))
-        tokens = self._encoder.encode(_whole_characters(data))
+        tokens = self._encoder.encode(whole_characters(data))
         if ids and not self._is_text(ids[-1]) and self.to_target[ids[-1]] >= 0:
             tokens.append(int(self.to_target[ids[-1]]))
         n = next((i + 1 for i, token in enumerate(tokens) if token in request.stop_tokens), len(tokens))
@@ -58,7 +58,7 @@ class SlemDrafter(ForeignDrafter):
         return token < vocabulary.n_tokens and not vocabulary.is_special(token)
 
 
-def _whole_characters(data: bytes) -> bytes:
+def whole_characters(data: bytes) -> bytes:
     """`data` without the beginning of a character at its end."""
     for n in range(1, min(3, len(data)) + 1):
         byte = data[-n]
