@@ -92,6 +92,8 @@ def test_a_stream_goes_on_over_a_killed_engine(client: ProcessClient, seed: int 
     assert finish.timings.predicted_n == 1500
     assert finish.timings.prompt_n == len(PROMPT)
     assert finish.timings.draft_n_accepted == asked.answer.origins.count(Origin.ACCEPTED)
+    assert sum(finish.timings.accepted_per_position) == finish.timings.draft_n_accepted
+    assert sum(totals.n_drafted for totals in finish.timings.drafters.values()) == finish.timings.draft_n
 
 
 def test_a_killed_engine_is_back_for_the_next_request(client: ProcessClient) -> None:

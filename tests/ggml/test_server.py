@@ -78,10 +78,14 @@ def test_streamed_and_whole_answers_agree_with_and_without_drafts(http: httpx.Cl
     assert whole["usage"]["completion_tokens"] == 48
     assert whole["timings"]["predicted_n"] == 48
     assert 0 < whole["timings"]["draft_n_accepted"] <= whole["timings"]["draft_n"]
+    assert sum(whole["timings"]["accepted_per_position"]) == whole["timings"]["draft_n_accepted"]
+    by_drafter = whole["timings"]["drafters"].values()
+    assert sum(totals["n_drafted"] for totals in by_drafter) == whole["timings"]["draft_n"]
     assert text_of(stream(http, max_tokens=48, **GREEDY)) == text
     plain = chat(http, max_tokens=48, speculative=False, **GREEDY)
     assert plain["choices"][0]["message"]["content"] == text
     assert plain["timings"]["draft_n"] == 0
+    assert plain["timings"]["drafters"] == {}
 
 
 def test_draft_length_of_one_request(http: httpx.Client) -> None:
