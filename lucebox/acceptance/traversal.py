@@ -69,10 +69,7 @@ class _Node:
 
     def log_weight_of(self, child: Candidate) -> float:
         """log min(1, a P(x)/q(x)) of a child x."""
-        p, q = self.law.prob(child.token), 1.0 if child.q is None else child.q.prob(child.token)
-        if p == 0.0 or self.log_weight == -math.inf:
-            return -math.inf
-        return min(0.0, self.log_weight + math.log(p) - math.log(q))
+        return min(0.0, self.log_weight + child.log_ratio(self.law))
 
     def lose(self, child: Candidate) -> None:
         """The child and all below it fell."""

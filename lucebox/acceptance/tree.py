@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from lucebox.acceptance.base import arrays
 from lucebox.acceptance.kernels import tree, verify
 from lucebox.core import Distribution, Draft, Verdict
 from lucebox.sampling.draw import sample
@@ -28,13 +29,15 @@ class Candidate:
 
     def stands(self, p: Distribution, u: float) -> bool:
         """Whether u * q < p, strictly."""
-        q_ids, q_probs = (None, None) if self.q is None else (self.q.ids, self.q.probs)
-        return verify.accepts(p.ids, p.probs, q_ids, q_probs, self.token, u)
+        return verify.accepts(p.ids, p.probs, *arrays(self.q), self.token, u)
+
+    def log_ratio(self, p: Distribution) -> float:
+        """log p/q; minus infinity where p is 0."""
+        return verify.log_ratio(p.ids, p.probs, *arrays(self.q), self.token)
 
     def residual(self, p: Distribution, scale: float = 1.0) -> tuple[Distribution, float]:
         """norm(max(scale * p - q, 0)) and its mass before normalising; p and 0 where nothing is left."""
-        q_ids, q_probs = (None, None) if self.q is None else (self.q.ids, self.q.probs)
-        probs, mass = tree.residual(p.ids, p.probs, q_ids, q_probs, self.token, scale)
+        probs, mass = tree.residual(p.ids, p.probs, *arrays(self.q), self.token, scale)
         return replace(p, probs=probs), mass
 
 

@@ -72,7 +72,7 @@ def traversal(candidates: Sequence[int], p: Law, q: Law) -> Emitted:
     emitted: defaultdict[tuple[int, int], Fraction] = defaultdict(Fraction)
     for (path, token), w in traverse(p, nodes).items():
         emitted[(path[0], candidates[path[0]]) if path else (-1, token)] += w
-    return dict(emitted)
+    return {key: w for key, w in emitted.items() if w}
 
 
 RULES: Mapping[str, TreeRule] = MappingProxyType(
