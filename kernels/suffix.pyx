@@ -41,6 +41,17 @@ cdef uint32_t hashed(int32_t state, int32_t token) noexcept nogil:
     return <uint32_t> (key >> 32)
 
 
+cdef ptrdiff_t grown(ptrdiff_t capacity, ptrdiff_t needed) noexcept nogil:
+    while capacity < needed:
+        capacity *= 2
+    return capacity
+
+
+cdef ptrdiff_t held(ptrdiff_t n_states, ptrdiff_t n_edges) noexcept nogil:
+    """Bytes of arrays of these capacities, and of the table, which has two slots for each edge."""
+    return sizeof(State) * n_states + (sizeof(Edge) + 2 * sizeof(int32_t)) * n_edges
+
+
 cdef class Automaton:
     """All substrings of a text. A match is (state, length): a string of the text, longest at its end."""
 
@@ -76,10 +87,13 @@ cdef class Automaton:
     @property
     def n_bytes(self):
         """Memory held."""
-        return (
-            sizeof(State) * self._state_capacity
-            + sizeof(Edge) * self._edge_capacity
-            + sizeof(int32_t) * self._n_slots
+        return held(self._state_capacity, self._edge_capacity)
+
+    def n_bytes_after(self, ptrdiff_t n_tokens):
+        """Memory held once `n_tokens` more are appended, at most."""
+        return held(
+            grown(self._state_capacity, self._n_states + 2 * n_tokens),
+            grown(self._edge_capacity, self._n_edges + 3 * n_tokens),
         )
 
     def extend(self, const int32_t[::1] tokens not None):
@@ -205,24 +219,24 @@ cdef class Automaton:
             state = self._states[state].link
 
     cdef int32_t _new_state(self, int32_t length, int32_t link, int32_t count, int32_t end) except -1:
-        cdef State *grown
+        cdef State *larger
         if self._n_states == self._state_capacity:
-            grown = <State *> realloc(self._states, sizeof(State) * 2 * self._state_capacity)
-            if grown == NULL:
+            larger = <State *> realloc(self._states, sizeof(State) * 2 * self._state_capacity)
+            if larger == NULL:
                 raise MemoryError()
-            self._states = grown
+            self._states = larger
             self._state_capacity *= 2
         self._states[self._n_states] = State(length, link, NONE, count, end)
         self._n_states += 1
         return <int32_t> (self._n_states - 1)
 
     cdef int _add_edge(self, int32_t source, int32_t token, int32_t target) except -1:
-        cdef Edge *grown
+        cdef Edge *larger
         if self._n_edges == self._edge_capacity:
-            grown = <Edge *> realloc(self._edges, sizeof(Edge) * 2 * self._edge_capacity)
-            if grown == NULL:
+            larger = <Edge *> realloc(self._edges, sizeof(Edge) * 2 * self._edge_capacity)
+            if larger == NULL:
                 raise MemoryError()
-            self._edges = grown
+            self._edges = larger
             self._edge_capacity *= 2
             self._rehash(2 * self._n_slots)
         self._edges[self._n_edges] = Edge(source, token, target, self._states[source].edges)

@@ -43,6 +43,10 @@ class Automaton:
         """Memory held, about."""
         return STATE_BYTES * len(self._states)
 
+    def n_bytes_after(self, n_tokens: int) -> int:
+        """Memory held once `n_tokens` more are appended, at most."""
+        return STATE_BYTES * (len(self._states) + 2 * n_tokens)
+
     def extend(self, tokens: Int32Array) -> None:
         """Appends `tokens`. A negative one is a break: it is counted, and never proposed."""
         for token in tokens.tolist():

@@ -24,7 +24,8 @@ class Memory:
     """The answers of earlier requests, at most `n_bytes` of them: the oldest quarter goes when it is full."""
 
     def __init__(self, n_bytes: int) -> None:
-        self._n_tokens_max = n_bytes // N_GENERATIONS // suffix.MAX_BYTES_PER_TOKEN
+        self._n_bytes_max = n_bytes // N_GENERATIONS  # of a generation
+        self._n_tokens_max = self._n_bytes_max // suffix.MAX_BYTES_PER_TOKEN  # of a text
         self._generations: deque[suffix.Automaton] = deque([suffix.Automaton()], maxlen=N_GENERATIONS)
 
     @property
@@ -40,7 +41,7 @@ class Memory:
     def add(self, text: Int32Array) -> None:
         """Remembers `text`, or the end of one that is too long."""
         text = text[-self._n_tokens_max + 1 :]
-        if self._generations[-1].n_tokens + len(text) + 1 > self._n_tokens_max:
+        if self._generations[-1].n_bytes_after(len(text) + 1) > self._n_bytes_max:
             self._generations.append(suffix.Automaton())
         self._generations[-1].extend(np.concatenate([text, BREAK]))
 

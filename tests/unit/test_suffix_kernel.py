@@ -153,9 +153,10 @@ def test_memory_is_within_its_bound(implementation: ModuleType, kind: str) -> No
     }[kind]
     automaton = implementation.Automaton()
     n_bytes_before = automaton.n_bytes
+    n_bytes_after = automaton.n_bytes_after(n)
     automaton.extend(tokens.astype(np.int32))
+    assert automaton.n_bytes <= n_bytes_after <= n_bytes_before + n * implementation.MAX_BYTES_PER_TOKEN
     assert automaton.n_tokens == n
-    assert automaton.n_bytes - n_bytes_before <= n * implementation.MAX_BYTES_PER_TOKEN
 
 
 def test_the_compiled_kernel_is_in_use() -> None:
