@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from lucebox import __version__, terminal
-from lucebox.cli import bench, chat, devices, generate, inspect, pull, serve
+from lucebox.cli import bench, chat, devices, generate, inspect, pull, serve, simulate
 from lucebox.errors import ConfigError, LuceboxError
 from lucebox.flags import ArgumentParser
 
@@ -32,6 +32,7 @@ COMMANDS: Mapping[str, Command] = {
     "chat": chat,
     "generate": generate,
     "bench": bench,
+    "simulate": simulate,
     "devices": devices,
     "inspect": inspect,
     "pull": pull,

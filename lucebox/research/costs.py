@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from lucebox.research.records import RecordedRound
 
 @dataclass(frozen=True, slots=True)
 class CostModel:
-    """A measured table: `verify_ms[rows]` of the target's forward, and `draft_ms` a drafted token costs.
+    """Milliseconds: `verify[rows]` for a forward of the target, `draft` for a drafted token.
 
     Rows between two measured ones cost what lies between them; rows beyond the largest cost in proportion to
     it. Implements lucebox.draft_length.base.Costs for one drafter that is always caught up.
@@ -41,12 +41,15 @@ class CostModel:
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
-        """The table in a JSON file: {"verify_ms": {"1": 38.0, "2": 65.0, …}, "draft_ms": 20.0}.
+        """The table in a JSON file: {"verify_ms": {"1": 38.0, "2": 65.0, …}, "draft_ms": 20.0}, or what
+        lucebox.draft_length.costs.CostTable.to_dict gives, at an empty context.
 
         Raises ConfigError for any other content.
         """
         try:
             table = json.loads(Path(path).read_text(encoding="utf-8"))
+            if "verify_ms" not in table:
+                return cls._of_calibration(table)
             verify = {int(rows): float(ms) for rows, ms in table["verify_ms"].items()}
             draft = float(table["draft_ms"])
         except (ValueError, KeyError, TypeError, AttributeError, UnicodeDecodeError) as error:
@@ -57,6 +60,11 @@ class CostModel:
         except OSError as error:
             raise ConfigError(f"{path}: {error.strerror}") from error
         return cls(verify, draft)
+
+    @classmethod
+    def _of_calibration(cls, table: Mapping[str, Any]) -> Self:
+        verify = {int(rows): float(ms) for rows, ms in table["verify"]["points"].items()}
+        return cls(verify, float(table["draft"]["points"]["1"]))
 
     @classmethod
     def of_rounds(cls, rounds: list[RecordedRound]) -> Self:

@@ -107,8 +107,8 @@ def gumbel_expected_accepted(target: Model, drafter: Model, gamma: int) -> Fract
 
 
 def most_accepted(target: Model, drafter: Model, gamma: int) -> Fraction:
-    """What no lossless rule's E[τ] exceeds, were it to know the joint laws of both models: the sum, over i and
-    prefixes of length i, of min(target, drafter)."""
+    """What no lossless rule's E[τ] exceeds, were it to know the joint laws of both models: the sum, over i
+    and prefixes of length i, of min(target, drafter)."""
     p_of, q_of = _function(target), _function(drafter)
     total = ZERO
     laws: dict[Tokens, tuple[Fraction, Fraction]] = {(): (ONE, ONE)}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +12,8 @@ from lucebox.plugins import did_you_mean
 from lucebox.research.kept_law import KeptLaw
 from lucebox.research.records import RecordedRound
 
+STRATEGIES = ("block", "token", "gumbel", "match")
+
 
 class Bounds(NamedTuple):
     """What is known of a number; both ends are the number itself where nothing was left out of the trace."""
@@ -23,65 +23,45 @@ class Bounds(NamedTuple):
 
 
 def expected_accepted(strategy: str, r: RecordedRound) -> Bounds:
-    """E[τ] of a recorded chain: the sum over i of P(the first i tokens stand, given that they were drafted).
+    """E[τ] of a recorded chain: the sum of `standing` over its tokens. Its mean over drafts is the strategy's
+    E[τ], without the noise of the strategy's own draws."""
+    stands = standing(strategy, r)
+    return Bounds(sum(s.low for s in stands), sum(s.high for s in stands))
 
-    The mean of this number over drafts is E[τ] of the strategy, without the noise of its own draws. `token`:
-    the product of min(1, p/q); `block`: a(i) = min(1, a(i-1) p/q) (Sun et al. 2403.10444), never less than
-    the former; `match`: the product of p; `gumbel`: the product of P(the target's draw is x | the draft's was
-    x) under shared noise, 1 / (q(x) sum over y of max(p(y)/p(x), q(y)/q(x))), for which a token drawn from q
-    otherwise does as well. All but `gumbel` need no more of a law than the probability of the drafted token,
-    so that truncation costs them nothing; `gumbel` gets bounds.
+
+def standing(strategy: str, r: RecordedRound) -> list[Bounds]:
+    """For each token of a recorded chain, P(it and all before it stand, given that these were drafted).
+
+    `token`: the product of min(1, p/q); `block`: a(i) = min(1, a(i-1) p/q) (Sun et al. 2403.10444), never
+    less than the former; `match`: the product of p; `gumbel`: the product of P(the target's draw is x | the
+    draft's was x) under shared noise, 1 / (q(x) sum over y of max(p(y)/p(x), q(y)/q(x))), for which a token
+    drawn from q otherwise does as well. All but `gumbel` need no more of a law than the probability of the
+    drafted token, so that truncation costs them nothing; `gumbel` gets bounds.
 
     Raises ConfigError for another strategy, a tree, and a round without the laws of its draft.
     """
-    rule = RULES.get(strategy)
-    if rule is None:
-        raise ConfigError(f"no formula for {strategy!r}", remedy=did_you_mean(strategy, sorted(RULES)))
+    if strategy not in STRATEGIES:
+        raise ConfigError(f"no formula for {strategy!r}", remedy=did_you_mean(strategy, list(STRATEGIES)))
     if not r.is_chain:
         raise ConfigError("the trace holds trees, and expectations are known for chains")
     if not r.has_q:
         raise ConfigError(
             "the trace holds no laws of the draft", remedy="record it with a strategy that needs them: block"
         )
-    return rule(r)
-
-
-def _token(r: RecordedRound) -> Bounds:
-    stands, total = 1.0, 0.0
-    for i in range(len(r)):
-        stands *= min(1.0, _ratio(r, i))
-        total += stands
-    return Bounds(total, total)
-
-
-def _block(r: RecordedRound) -> Bounds:
-    a, total = 1.0, 0.0
-    for i in range(len(r)):
-        a = min(1.0, a * _ratio(r, i))
-        total += a
-    return Bounds(total, total)
-
-
-def _match(r: RecordedRound) -> Bounds:
-    stands, total = 1.0, 0.0
+    found: list[Bounds] = []
+    low = high = 1.0
     for i, token in enumerate(r.tokens.tolist()):
-        stands *= r.p[i].prob(token)
-        total += stands
-    return Bounds(total, total)
-
-
-def _gumbel(r: RecordedRound) -> Bounds:
-    low, high, lows, highs = 1.0, 1.0, 0.0, 0.0
-    for i, token in enumerate(r.tokens.tolist()):
-        row = coupled(r.p[i], r.q[i], token)
-        low, high = low * row.low, high * row.high
-        lows, highs = lows + low, highs + high
-    return Bounds(lows, highs)
-
-
-RULES: Mapping[str, Callable[[RecordedRound], Bounds]] = MappingProxyType(
-    {"block": _block, "token": _token, "gumbel": _gumbel, "match": _match}
-)
+        if strategy == "gumbel":
+            row = coupled(r.p[i], r.q[i], token)
+            low, high = low * row.low, high * row.high
+        elif strategy == "match":
+            low = high = low * r.p[i].prob(token)
+        elif strategy == "token":
+            low = high = low * min(1.0, _ratio(r, i))
+        else:
+            low = high = min(1.0, low * _ratio(r, i))
+        found.append(Bounds(low, high))
+    return found
 
 
 def coupled(p: KeptLaw, q: KeptLaw | None, token: int) -> Bounds:
@@ -114,4 +94,6 @@ def _ratio(r: RecordedRound, i: int) -> float:
     """p/q of token i; q is 1 where it was proposed for certain."""
     token, law = int(r.tokens[i]), r.q[i]
     p, q = r.p[i].prob(token), 1.0 if law is None else law.prob(token)
-    return p / q if q > 0.0 else float("inf") * p if p else 0.0
+    if q == 0.0:  # float32 lost what it was drawn with
+        return 1.0 if p else 0.0
+    return p / q

@@ -136,12 +136,22 @@ def test_costs_come_from_a_file(tmp_path: Path) -> None:
     assert CostModel.read(path) == CostModel({1: 38.0, 2: 65.0}, 12.0)
 
 
+def test_costs_come_from_a_calibration(tmp_path: Path) -> None:
+    path = tmp_path / "calibration.json"
+    target = {"points": {"1": 38.0, "4": 97.0}, "slopes": {"1": 0.01}}
+    path.write_text(json.dumps({"verify": target, "draft": {"points": {"1": 12.0}, "slopes": {}}}))
+    costs = CostModel.read(path)
+    assert costs.verify == pytest.approx({1: 38.0, 4: 97.0})
+    assert costs.draft == pytest.approx(12.0)
+
+
 @pytest.mark.parametrize(
     "content",
     [
         "",
         "[]",
         "{}",
+        '{"verify": {"points": {"1": 3}, "slopes": {}}}',
         '{"verify_ms": {"one": 3}, "draft_ms": 1}',
         '{"verify_ms": {"2": 3}, "draft_ms": 1}',
         '{"verify_ms": {"1": 3, "0": 3}, "draft_ms": 1}',
