@@ -136,7 +136,8 @@ class GrowingDraft:
             first = self._n_above + place * n_children
             n = min(n_children, self.n_max - first)
             depth = request.n_before + self.depth
-            if n <= 0 or not request.keep_drafting(wide() if _n_possible(law) == 1 else law, depth):
+            shown = wide() if request.judges_laws and _n_possible(law) == 1 else law
+            if n <= 0 or not request.keep_drafting(shown, depth):
                 continue
             key_row = request.n_before + row
             children = draw_siblings(law, n, request.draw_mode, request.random, key_row, depth, wide)

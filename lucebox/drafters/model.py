@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from lucebox.core import Distribution, Draft, Float32Array
+from lucebox.core import Distribution, Draft, DrawMode, Float32Array
 from lucebox.drafters.base import Drafter, DrafterContext, DraftRequest
 from lucebox.drafters.drawing import GrowingDraft, branches, draw
 from lucebox.runtime.rows import Rows, Want
@@ -141,14 +141,25 @@ class ModelDrafter(Drafter):
     def _draw(self, d: Drafting, logits: Float32Array) -> None:
         """Draws the next token, or ends the draft by leaving nothing pending."""
         request, depth = d.request, d.request.n_before + len(d.tokens)
-        law = request.sampler.law(logits, [*request.before, *d.tokens])
-        if not request.keep_drafting(_confidence(law, logits), depth):
+        law, shown = self._law(request, logits, [*request.before, *d.tokens])
+        if not request.keep_drafting(shown, depth):
             return
         token, q = draw(law, request.draw_mode, request.random, depth, depth)
         d.tokens.append(token)
         d.q.append(q)
         if token not in request.stop_tokens:
             d.pending.append(self._input(token))
+
+    def _law(
+        self, request: DraftRequest, logits: Float32Array, extra: Sequence[int]
+    ) -> tuple[Distribution, Distribution]:
+        """The law to draw from, and the one that the controller judges; one-hot if all that counts is the
+        likeliest token."""
+        if request.draw_mode is DrawMode.ARGMAX and not request.judges_laws:
+            law = Distribution.one_hot(len(logits), request.sampler.argmax(logits, extra))
+            return law, law
+        law = request.sampler.law(logits, extra)
+        return law, _confidence(law, logits) if request.judges_laws else law
 
     def _draft_trees(self, active: Sequence[Drafting]) -> None:
         trees: list[tuple[Drafting, GrowingDraft]] = []

@@ -55,6 +55,10 @@ class Sampler:
         ids, probs = sampling.filtered(row, temperature, p.min_p, p.top_k, p.top_p)
         return Distribution(self.n_vocab, probs, ids)
 
+    def argmax(self, logits: Float32Array, extra: Sequence[int] = ()) -> int:
+        """The likeliest token of `law`, the lowest id among ties, without the law. Raises as `law` does."""
+        return sampling.argmax(self._adjusted(logits, extra))
+
     def commit(self, tokens: Sequence[int]) -> None:
         """Appends generated tokens."""
         if self._history is not None:

@@ -9,6 +9,7 @@ import pytest
 
 from lucebox.core import Distribution, Draft, DrawMode
 from lucebox.drafters.base import DraftRequest
+from lucebox.drafters.drawing import GrowingDraft
 from lucebox.drafters.model import ModelDrafter, common_prefix_length
 from lucebox.sampling.draw import sample
 from lucebox.sampling.params import SamplingParams
@@ -209,3 +210,131 @@ def test_common_prefix_length(n: int) -> None:
     assert common_prefix_length(base, other) == n
     assert common_prefix_length(base[:n], base) == n
     assert common_prefix_length(base, base[:n]) == n
+
+
+SHAPE = (3, 2)
+PARENTS = [0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 5]
+
+
+def tree_laws(draft: Draft, prefix: Sequence[int], sampler: Sampler) -> list[Distribution]:
+    """The draft model's law behind every row."""
+    model = random_model(N_VOCAB, 1)
+    paths = [[int(draft.tokens[i]) for i in draft.ancestors(row)] for row in range(len(draft) + 1)]
+    return [sampler.law(model((*prefix, *path)), path) for path in paths]
+
+
+@pytest.mark.parametrize("mode", DrawMode)
+def test_trees_are_drawn_from_the_laws_on_their_paths(mode: DrawMode) -> None:
+    drafter, runtime = make()
+    params = SamplingParams(temperature=0.8, top_k=9, frequency_penalty=1.5)
+    request = ask([3, 1, 4], 11, mode=mode, params=params)
+    request.shape = SHAPE
+    (draft,) = drafter.propose([request])
+    assert draft.parents.tolist() == PARENTS
+    laws = tree_laws(draft, request.prefix, request.sampler)
+    growing = GrowingDraft(request, 11)
+    while not growing.is_done:
+        growing.grow([laws[row] for row in growing.frontier], [lambda: laws[0]] * len(growing.frontier))
+    assert draft.tokens.tolist() == growing.tokens
+    for ours, theirs in zip(draft.q, growing.q, strict=True):
+        assert (ours is None) == (theirs is None)
+        if ours is not None and theirs is not None:
+            np.testing.assert_array_equal(ours.dense(), theirs.dense())
+    runtime.cache.check_integrity()
+
+
+def test_siblings_at_temperature_zero_are_the_next_likeliest() -> None:
+    drafter, _ = make()
+    request = ask([1, 2, 3], 3, params=SamplingParams(temperature=0.0))
+    request.shape = (3,)
+    (draft,) = drafter.propose([request])
+    logits = random_model(N_VOCAB, 1)((1, 2, 3))
+    assert draft.tokens.tolist() == np.argsort(-logits)[:3].tolist()
+
+
+def test_a_tree_takes_one_forward_per_depth_for_all_sequences() -> None:
+    drafter, runtime = make()
+    requests = [ask([1, 2, 3], 9), ask([4, 5], 9, sequence=1)]
+    for request in requests:
+        request.shape = SHAPE
+    drafts = drafter.propose(requests)
+    assert [len(draft) for draft in drafts] == [9, 9]
+    assert runtime.n_rows_fed == [5, 6]  # both prompts; both first levels
+    runtime.cache.check_integrity()
+
+
+def test_trees_and_chains_go_together() -> None:
+    drafter, _ = make()
+    alone, _ = make()
+    requests = [ask([1, 2, 3], 9), ask([4, 5], 3, sequence=1)]
+    requests[0].shape = SHAPE
+    tree, chain = drafter.propose(requests)
+    assert tree.parents.tolist() == PARENTS[:9]
+    assert chain.tokens.tolist() == alone.propose([ask([4, 5], 3, sequence=1)])[0].tokens.tolist()
+
+
+def test_the_first_path_of_a_tree_stays_cached() -> None:
+    drafter, runtime = make()
+    request = ask([1, 2, 3], 11)
+    request.shape = SHAPE
+    (draft,) = drafter.propose([request])
+    assert runtime.n_rows_fed == [3, 3, 9]
+    assert drafter.n_cached(0) == 5  # the prompt and two tokens; the third was not fed
+    first, second = int(draft.tokens[0]), int(draft.tokens[3])
+    runtime.n_rows_fed.clear()
+    (following,) = drafter.propose([ask([1, 2, 3, first, second, 7], 2)])
+    assert runtime.n_rows_fed == [1, 1]
+    assert following.tokens.tolist() == expected_argmax([1, 2, 3, first, second, 7], 2)
+    runtime.n_rows_fed.clear()
+    other = [1, 2, 3, int(draft.tokens[1]), 7]
+    (following,) = drafter.propose([ask(other, 2)])
+    assert runtime.n_rows_fed == [2, 1]
+    assert following.tokens.tolist() == expected_argmax(other, 2)
+    runtime.cache.check_integrity()
+
+
+def test_trees_fit_into_batch_and_context() -> None:
+    drafter, runtime = make(n_ctx=128)
+    requests = [ask([1, 2, 3], 60, sequence=s) for s in (0, 1)]
+    for request in requests:
+        request.shape = (4, 3, 2)
+    drafts = drafter.propose(requests)
+    assert [len(draft) for draft in drafts] == [60, 60]
+    assert max(runtime.n_rows_fed) <= runtime.n_batch
+    small, _ = make(n_ctx=8)
+    request = ask(range(5), 60)
+    request.shape = (2,)
+    assert len(small.propose([request])[0]) == 3
+    small.runtime.cache.check_integrity()
+    request = ask(range(8), 60)
+    request.shape = (2,)
+    assert len(small.propose([request])[0]) == 0
+
+
+def test_branches_of_a_tree_end_behind_stop_tokens() -> None:
+    drafter, _ = make()
+    whole = ask([1, 2, 3], 6)
+    whole.shape = (2,)
+    (draft,) = drafter.propose([whole])
+    request = ask([1, 2, 3], 6, stop_tokens=frozenset({int(draft.tokens[1])}))
+    request.shape = (2,)
+    (ended,) = drafter.propose([request])
+    assert 2 not in ended.parents.tolist()
+    assert ended.tokens[:2].tolist() == draft.tokens[:2].tolist()
+
+
+def test_laws_that_nobody_judges_are_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    drafter, _ = make()
+    (expected,) = drafter.propose([ask([1, 2, 3], 4)])
+    depths: list[int] = []
+
+    def keep(law: Distribution, depth: int) -> bool:
+        depths.append(depth)
+        return depth < 3
+
+    request = ask([1, 2, 3], 4, keep=keep, params=SamplingParams(temperature=0.7, top_p=0.9))
+    request.judges_laws = False
+    monkeypatch.setattr(request.sampler, "law", None)
+    (draft,) = drafter.propose([request])
+    assert draft.tokens.tolist() == expected.tokens.tolist()[:3]
+    assert depths == [0, 1, 2, 3]

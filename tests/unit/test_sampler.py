@@ -229,3 +229,13 @@ def test_sample_follows_the_law() -> None:
     n = 10_000
     drawn = np.bincount([sample(law, (i + 0.5) / n) for i in range(n)], minlength=N_VOCAB) / n
     np.testing.assert_allclose(drawn, law.dense(), atol=1.01 / n)
+
+
+def test_argmax_is_the_law_s_without_the_law() -> None:
+    rng = np.random.default_rng(4)
+    params = SamplingParams(temperature=0.7, top_k=5, frequency_penalty=2.0, logit_bias={3: 1.0})
+    sampler = Sampler(params, 30, [1, 2, 3], [4, 4])
+    for _ in range(50):
+        logits = (2.0 * rng.standard_normal(30)).astype(np.float32)
+        extra = rng.integers(0, 30, 3).tolist()
+        assert sampler.argmax(logits, extra) == sampler.law(logits, extra).argmax()
