@@ -44,7 +44,8 @@ class DraftRequest:
 
     `prefix` holds every committed token, prompt included; it may be hypothetical, and grows after the call.
     `n_max` is the longest draft of use. `keep_drafting(q_row, depth)` asks the draft-length controller if
-    it goes on behind `depth` tokens; unless it `judges_laws`, it looks at no law, and any will do.
+    it goes on behind `depth` tokens, and may lower `n_max`; unless it `judges_laws`, it looks at no law, and
+    any will do.
     `stop_tokens` end a draft: nothing behind them could be kept.
     `shape` is that of lucebox.draft_length.base.Plan: () for a chain, which is always welcome. Without
     `needs_q`, laws of the draft are not looked at, and may be None. `prediction` is text that the caller

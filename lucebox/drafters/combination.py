@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from lucebox.core import Draft
+from lucebox.core import Distribution, Draft
 from lucebox.drafters.base import Drafter, DrafterContext, DraftRequest
 
 
@@ -22,11 +22,11 @@ class Combination(Drafter):
     def __init__(self, context: DrafterContext, parts: Sequence[Drafter]) -> None:
         super().__init__(context)
         assert len(parts) > 1
-        self._parts = tuple(parts)
+        self.parts = tuple(parts)
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[Draft]:
-        drafts = self._parts[0].propose(requests)
-        for part in self._parts[1:]:
+        drafts = self.parts[0].propose(requests)
+        for part in self.parts[1:]:
             open_ends = [i for i, request in enumerate(requests) if _goes_on(drafts[i], request)]
             if open_ends:
                 further = part.propose([_behind(drafts[i], requests[i]) for i in open_ends])
@@ -35,14 +35,14 @@ class Combination(Drafter):
         return drafts
 
     def n_behind(self, sequence: int, n_prefix: int) -> int:
-        return sum(part.n_behind(sequence, n_prefix) for part in self._parts)
+        return sum(part.n_behind(sequence, n_prefix) for part in self.parts)
 
     def fork(self, source: int, target: int) -> None:
-        for part in self._parts:
+        for part in self.parts:
             part.fork(source, target)
 
     def release(self, sequence: int) -> None:
-        for part in self._parts:
+        for part in self.parts:
             part.release(sequence)
 
 
@@ -56,13 +56,21 @@ def _goes_on(draft: Draft, request: DraftRequest) -> bool:
 def _behind(draft: Draft, request: DraftRequest) -> DraftRequest:
     """The request that goes on behind `draft`."""
     n = len(draft)
-    return replace(
+
+    def keep_drafting(q_row: Distribution, depth: int) -> bool:
+        keeps = request.keep_drafting(q_row, depth)
+        behind.n_max = request.n_max - n  # which this question may have lowered
+        return keeps
+
+    behind = replace(
         request,
         prefix=[*request.prefix, *draft.tokens.tolist()],
         n_max=request.n_max - n,
+        keep_drafting=keep_drafting,
         shape=request.shape[n:],
         n_before=request.n_before + n,
     )
+    return behind
 
 
 def _joined(chain: Draft, draft: Draft) -> Draft:

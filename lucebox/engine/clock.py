@@ -26,6 +26,11 @@ class Clock:
         if drafted is not None:
             self.drafted += drafted.timings()
 
+    @property
+    def prompt_ms(self) -> float:
+        """What the prompt took; 0 before it is done."""
+        return 1000.0 * (self.prompt_done_s - self.started_s) if self.prompt_done_s else 0.0
+
     def timings(self, now_s: float, *, n_prompt: int, n_predicted: int) -> Timings:
         """All of it, for a request of `n_prompt` tokens that has emitted `n_predicted`."""
         started_s = self.started_s or now_s

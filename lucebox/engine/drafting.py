@@ -60,7 +60,7 @@ class Drafting:
             return
         observation = Observation(sequence.slot, sequence.tokens, n_prefix, r.draft, verdict, logits)
         try:
-            for drafter in self._pool.singles():
+            for drafter in self._pool.parts(sequence.drafters):
                 drafter.observe(observation)
             sequence.controller.update(result)
         except Exception:
@@ -135,8 +135,8 @@ class Drafting:
                 batches.setdefault(id(sequence.controller), []).append(sequence)
         plans: dict[int, Plan] = {}
         for sequences in batches.values():
-            states = self._states(sequences, n_draft_rows, n_rows - len(sequences))
             controller = sequences[0].controller
+            states = self._states(sequences, n_draft_rows, n_rows - len(sequences))
             if not states or controller is None:
                 continue
             try:
@@ -163,7 +163,7 @@ class Drafting:
         return states
 
     def _state(self, sequence: EngineSequence, n_draft_rows: int, n_other_rows: int) -> SequenceState:
-        n_tokens, clock = len(sequence.tokens), sequence.clock
+        n_tokens = len(sequence.tokens)
         n_behind = {
             name: self._pool.get(name).n_behind(sequence.slot, n_tokens) for name in sequence.drafters
         }
@@ -175,7 +175,7 @@ class Drafting:
             n_behind,
             acceptance=type(sequence.acceptance).__name__,
             n_generated=sequence.n_generated,
-            prompt_ms=1000.0 * (clock.prompt_done_s - clock.started_s),
+            prompt_ms=sequence.clock.prompt_ms,
             n_other_rows=n_other_rows,
         )
 
@@ -211,6 +211,7 @@ class _Asked:
             shape=plan.shape if sequence.acceptance.supports_trees else (),
             needs_q=sequence.acceptance.needs_q,
             prediction=sequence.submit.prediction,
+            judges_laws=type(self._controller).keep_drafting is not DraftLengthController.keep_drafting,
         )
 
     def trimmed(self, drafter: str, draft: Draft) -> Draft:
@@ -225,7 +226,8 @@ class _Asked:
         slot = self.request.sequence
         if not self._controller.keep_drafting(slot, q_row, depth):
             return False
-        if self._controller.is_long_enough(slot, depth + 1):
+        is_chain = not any(n > 1 for n in self.request.shape)
+        if is_chain and self._controller.is_long_enough(slot, depth + 1):
             self.request.n_max = min(self.request.n_max, depth + 1)
         return True
 
@@ -265,7 +267,7 @@ def _result(r: Round, verdict: Verdict, n_prefix: int, n_batch_rows: int, verify
         sequence=r.sequence.slot,
         drafter=r.drafter,
         n_drafted=len(r.draft),
-        n_accepted=len(verdict.path),
+        n_accepted=min(len(verdict.path), len(r.sequence.tokens) - n_prefix),
         draft_ms=r.draft_ms,
         verify_ms=verify_ms,
         n_rows=r.n_rows,

@@ -55,15 +55,16 @@ class DrafterPool:
         """Every drafter that was made, none of them twice, and no combination."""
         return list(self._singles.values())
 
+    def parts(self, specs: Sequence[str]) -> list[Drafter]:
+        """The single drafters that `specs` are made of, none of them twice."""
+        made = map(self.get, specs)
+        parts = [part for d in made for part in (d.parts if isinstance(d, Combination) else (d,))]
+        return list({id(part): part for part in parts}.values())
+
     def remember(self, tokens: Sequence[int], n_prompt: int) -> None:
         """Every drafter learns from a whole request."""
         for drafter in self.singles():
             drafter.remember(tokens, n_prompt)
-
-    def release(self, sequence: int) -> None:
-        """Every drafter forgets `sequence`."""
-        for drafter in self.singles():
-            drafter.release(sequence)
 
     def close(self) -> None:
         for drafter in self.singles():

@@ -11,7 +11,7 @@ from lucebox.core import Draft, RoundResult
 from lucebox.draft_length.base import Costs, DraftLengthController, Plan, SequenceState
 from lucebox.drafters.base import Drafter, DraftRequest, Observation
 from lucebox.engine.timings import Timings
-from lucebox.sampling.params import SamplingParams
+from lucebox.sampling.params import SamplingParams, SpeculativeParams
 from tests.support.drafting import drafter_context
 from tests.support.engine_harness import PLUGIN, Answer, Harness
 from tests.support.fake_runtime import random_model
@@ -152,6 +152,57 @@ def test_a_controller_learns_what_became_of_each_round(plain: list[int]) -> None
         assert result.n_rows >= 1 + result.n_drafted
         assert 0 <= result.n_accepted <= result.n_drafted
         assert result.n_kv >= len(PROMPT)
+
+
+@pytest.mark.parametrize("spec", ["model", "prediction,model"])
+def test_no_forward_is_spent_behind_a_draft_that_is_long_enough(spec: str, plain: list[int]) -> None:
+    class Short(Planning):
+        def is_long_enough(self, sequence: int, depth: int) -> bool:
+            return depth >= 2
+
+    harness = Harness(N_VOCAB, TARGET, TARGET, specs=[spec])
+    id = harness.submit(PROMPT, PARAMS)
+    sequence = harness.stepper.scheduler.find(id)
+    assert sequence is not None
+    sequence.drafters, sequence.controller = (spec,), Short(Plan(spec, 8))
+    harness.run()
+    answer = harness.answers[id]
+    assert answer.tokens == plain
+    timings = answer.finish.timings
+    assert len(harness.draft.n_rows_fed) == timings.draft_n
+    assert len(timings.drafted_per_position) == 2
+
+
+def test_only_those_who_may_guess_for_a_request_watch_it() -> None:
+    class Watching(Ones):
+        n_observed = 0
+
+        def observe(self, observation: Observation) -> None:
+            self.n_observed += 1
+
+    watching = Watching()
+    harness = Harness(N_VOCAB, TARGET, drafter=watching, specs=["ngram"])
+    harness.ask(PROMPT, replace(PARAMS, speculative=SpeculativeParams(drafter="ngram")))
+    assert watching.n_observed == 0
+    harness.ask(PROMPT, replace(PARAMS, speculative=SpeculativeParams(drafter=PLUGIN)))
+    assert watching.n_observed > 0
+
+
+def test_one_token_of_prompt_takes_no_negative_time() -> None:
+    class Looking(Planning):
+        def plan(self, batch: Sequence[SequenceState], costs: Costs) -> Mapping[int, Plan]:
+            prompt_ms.extend(state.prompt_ms for state in batch)
+            return super().plan(batch, costs)
+
+    prompt_ms: list[float] = []
+    harness = Harness(N_VOCAB, TARGET, drafter=Ones())
+    id = harness.submit([1], PARAMS)
+    sequence = harness.stepper.scheduler.find(id)
+    assert sequence is not None
+    sequence.controller = Looking(Plan(PLUGIN, 1))
+    harness.run()
+    assert prompt_ms[0] == 0.0
+    assert all(0.0 < ms < 60_000.0 for ms in prompt_ms[1:])
 
 
 def test_who_knows_the_prediction_guesses_first(plain: list[int]) -> None:
