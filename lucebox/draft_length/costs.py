@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from lucebox.core import RoundResult
 from lucebox.draft_length.forward_costs import ForwardCosts
 from lucebox.draft_length.proposal_costs import ProposalCosts
 
+MAX_DRAFTERS = 64
+
 
 class CostTable:
     """Implements lucebox.draft_length.base.Costs.
 
-    `verify` are the target's forwards, `draft` those of the draft model, and `by_model` the drafters that
-    guess by it, forward by forward. Any other drafter is taken to cost what its proposals took so far.
+    `verify` are the target's forwards, `draft` those of the draft model, and `needs_model` tells drafters
+    that guess by it, forward by forward. Any other is taken to cost what its proposals took so far. `steps`
+    are the row counts that forwards are computed in.
     """
 
-    def __init__(self, steps: Sequence[int] = (), by_model: Sequence[str] = ()) -> None:
+    def __init__(
+        self, steps: Sequence[int] = (), needs_model: Callable[[str], bool] = lambda drafter: False
+    ) -> None:
         self.verify = ForwardCosts(steps)
         self.draft = ForwardCosts(steps)
-        self.by_model = frozenset(by_model)
+        self._needs_model = lru_cache(MAX_DRAFTERS)(needs_model)
         self._n_batch = steps[-1] if steps else 512
         self._proposals: dict[str, ProposalCosts] = {}
 
@@ -31,13 +37,13 @@ class CostTable:
     def draft_ms(self, drafter: str, n_tokens: int, n_kv: int) -> float:
         """A chain of `n_tokens` guesses; 0 before anything was measured."""
         extra = self._proposals.get(drafter)
-        if drafter not in self.by_model:
+        if not self._needs_model(drafter):
             return extra.ms(n_tokens) if extra else 0.0
         return n_tokens * self.draft.ms(1, n_kv)
 
     def catch_up_ms(self, drafter: str, n_tokens: int, n_kv: int) -> float:
         """What `n_tokens` that were not computed yet add: they are fed beside the last one, in chunks."""
-        if drafter not in self.by_model or n_tokens <= 0:
+        if not self._needs_model(drafter) or n_tokens <= 0:
             return 0.0
         whole, rest = divmod(n_tokens, self._n_batch)
         rest_ms = self.draft.ms(rest + 1, n_kv) - self.draft.ms(1, n_kv)
@@ -48,7 +54,7 @@ class CostTable:
         self.verify.observe(result.n_batch_rows, result.n_kv, result.verify_ms)
         if not result.drafter or result.n_draft_sequences > 1:
             return
-        if result.drafter not in self.by_model:
+        if not self._needs_model(result.drafter):
             return
         caught_up_ms = self.catch_up_ms(result.drafter, result.n_caught_up, result.n_kv)
         if result.n_judged and result.n_caught_up < result.n_judged:
@@ -61,7 +67,7 @@ class CostTable:
 
     def observe_proposal(self, drafter: str, n_tokens: int, ms: float) -> None:
         """Learns from a proposal for one sequence, empty or not."""
-        if drafter not in self.by_model:
+        if not self._needs_model(drafter):
             self._proposals.setdefault(drafter, ProposalCosts()).observe(n_tokens, ms)
 
     def to_dict(self) -> dict[str, Any]:
@@ -74,6 +80,6 @@ class CostTable:
         steps = self.verify.steps
         verify = ForwardCosts.from_dict(values["verify"], steps)
         draft = ForwardCosts.from_dict(values["draft"], steps)
-        if verify.is_empty or (self.by_model and draft.is_empty):
+        if verify.is_empty:
             raise ValueError("nothing was measured")
         self.verify, self.draft = verify, draft

@@ -51,7 +51,10 @@ class ForwardCosts:
         return self._scale * (base + slope * n_kv)
 
     def set(self, measured: Iterable[tuple[int, int, float]]) -> None:
-        """Points `(n_rows, n_kv, ms)` measured on purpose; two contexts of one row count make a slope."""
+        """Points `(n_rows, n_kv, ms)` measured on purpose; two contexts of one row count make a slope.
+
+        What took longer than a forward of more rows was disturbed, and costs as much as that one.
+        """
         by_rows: dict[int, dict[int, float]] = {}
         for n_rows, n_kv, ms in measured:
             by_rows.setdefault(n_rows, {})[n_kv] = ms
@@ -61,6 +64,9 @@ class ForwardCosts:
             if high > low:
                 self._slopes[n_rows] = slope
             self._points[n_rows] = max(1e-6, base - slope * low)
+        least_ms = math.inf
+        for n_rows in sorted(self._points, reverse=True):
+            least_ms = self._points[n_rows] = min(least_ms, self._points[n_rows])
         self._refresh()
 
     def observe(self, n_rows: int, n_kv: int, ms: float) -> None:
@@ -76,13 +82,14 @@ class ForwardCosts:
         ratios = self._ratios.setdefault(point, [])
         ratios.append(math.log(ms / expected))
         del ratios[:-N_MEDIAN]
-        if len(ratios) < N_MEDIAN and point in self._points:
+        if len(ratios) < N_MEDIAN:
             return
-        change = WEIGHT * max(-CLIP, min(CLIP, median(ratios)))
-        self._scale *= math.exp(change)
-        if point not in self._points:
-            self._points[point] = self._at(point)[0]
-        self._points[point] *= math.exp(change)
+        if point in self._points:
+            change = math.exp(WEIGHT * max(-CLIP, min(CLIP, median(ratios))))
+            self._scale *= change
+            self._points[point] *= change
+        else:
+            self._points[point] = self._at(point)[0] * math.exp(median(ratios))
         self._n_stale += 1
         if self._n_stale >= N_REFRESH:
             self._refresh()

@@ -19,6 +19,7 @@ from lucebox.text.stop import StopMatcher
 from lucebox.text.vocabulary import Vocabulary
 
 MAX_CACHED_STRATEGIES = 64
+MAX_CACHED_CONTROLLERS = 16
 
 
 class Admission:
@@ -39,7 +40,9 @@ class Admission:
         self._n_ctx = n_ctx
         self._acceptance_spec = acceptance_spec
         self._pool = pool
-        self._controller = draft_length.create(draft_length_spec)
+        # One controller for all requests of a spec: what it learned of one serves the next.
+        self._controllers = lru_cache(MAX_CACHED_CONTROLLERS)(draft_length.create)
+        self._controller = self._controllers(draft_length_spec)
         # Strategies keep no state, and looking one up takes milliseconds.
         self._strategy = lru_cache(MAX_CACHED_STRATEGIES)(acceptance.create)
         if acceptance_spec != AUTO:
@@ -129,7 +132,7 @@ class Admission:
         if params.speculative.draft_length is None:
             return self._controller
         try:
-            return draft_length.create(params.speculative.draft_length)
+            return self._controllers(params.speculative.draft_length)
         except ConfigError as error:
             raise _of_request(error, "speculative.draft_length") from error
 

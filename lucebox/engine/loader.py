@@ -15,6 +15,8 @@ from lucebox.config import EngineConfig, ModelConfig
 from lucebox.draft_length.costs import CostTable
 from lucebox.drafters.base import DrafterContext
 from lucebox.engine.admission import Admission
+from lucebox.engine.calibration import calibrate
+from lucebox.engine.cost_file import CostFile, machine_key, model_key
 from lucebox.engine.drafting import Drafting
 from lucebox.engine.messages import EngineInfo, ModelInfo
 from lucebox.engine.pool import DrafterPool
@@ -22,6 +24,8 @@ from lucebox.engine.step import RoundHandler, Stepper
 from lucebox.errors import ConfigError, VocabularyMismatchError
 from lucebox.ggml.library import load as load_library
 from lucebox.gguf import GgufFile, read
+from lucebox.paths import cache_dir
+from lucebox.runtime.graphs import ROW_BUCKETS
 from lucebox.runtime.runtime import Runtime
 from lucebox.text.tokenizer import Tokenizer
 from lucebox.text.vocabulary import Vocabulary
@@ -29,6 +33,9 @@ from lucebox.text.vocabulary import Vocabulary
 logger = logging.getLogger(__name__)
 
 LoadProgress = Callable[[str, float], None]
+
+CALIBRATION_STAGE = "costs, measured once"
+WORTH_KEEPING_S = 0.5  # of measuring: less is done again at every start
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +80,7 @@ def load(
             draft_length_spec=config.draft_length,
             pool=pool,
         )
+        costs = _costs(config, target, draft, on_progress)
         info = EngineInfo(
             target=_model_info(config.target, target),
             draft=None if draft is None or config.draft is None else _model_info(config.draft, draft),
@@ -84,7 +92,7 @@ def load(
             load_ms=1000.0 * (time.monotonic() - started_s),
         )
         note_activity = load_library().abort_report.set_activity
-        stepper = Stepper(target, Drafting(pool, CostTable()), config.n_parallel, note_activity, on_round)
+        stepper = Stepper(target, Drafting(pool, costs), config.n_parallel, note_activity, on_round)
         undo.pop_all()
         return LoadedEngine(stepper, admission, info)
 
@@ -102,8 +110,39 @@ def _load_model(
         kv_type=config.kv_type,
         quantise=config.quantise,
         n_head_rows=config.n_head_rows,
+        cpu_kernels=config.cpu_kernels,
         on_progress=partial(on_progress, f"{stage} {Path(config.path).name}"),
     )
+
+
+def _costs(
+    config: EngineConfig, target: Runtime, draft: Runtime | None, on_progress: LoadProgress
+) -> CostTable:
+    """What verifying and drafting cost: as it was measured before, or measured now if anybody may draft."""
+    table = CostTable(ROW_BUCKETS, _needs_model)
+    if not config.drafters:
+        return table
+    key = machine_key() | {
+        "n_ctx": config.n_ctx,
+        "target": model_key(config.target, target.device.description),
+    }
+    if draft is not None and config.draft is not None:
+        key["draft"] = model_key(config.draft, draft.device.description)
+    file = CostFile(cache_dir() / "costs", key)
+    if file.read_into(table):
+        return table
+    load_library().abort_report.set_activity(b"measuring costs")
+    started_s = time.monotonic()
+    of_target, of_draft = calibrate(target, draft, on_progress=partial(on_progress, CALIBRATION_STAGE))
+    table.verify.set(of_target)
+    table.draft.set(of_draft)
+    if time.monotonic() - started_s > WORTH_KEEPING_S:
+        file.write(table)
+    return table
+
+
+def _needs_model(drafter: str) -> bool:
+    return any(drafters.get(name).needs_model for name in drafters.check(drafter))
 
 
 def _load_draft(config: EngineConfig, on_progress: LoadProgress) -> Runtime | None:
@@ -127,11 +166,11 @@ def _context(
     vocabulary: Vocabulary,
     shares_vocabulary: bool,
 ) -> DrafterContext:
-    def tokenizer(runtime: Runtime | None) -> Tokenizer:
+    def tokenizer(runtime: Runtime | None, known: Vocabulary | None = None) -> Tokenizer:
         assert runtime is not None
         # Drafters encode pieces of a text, and SentencePiece would put a blank before each of them.
         metadata = {**runtime.file.metadata, "tokenizer.ggml.add_space_prefix": False}
-        return Tokenizer.from_metadata(metadata, str(runtime.file.path))
+        return Tokenizer.from_metadata(metadata, str(runtime.file.path), vocabulary=known)
 
     return DrafterContext(
         n_vocab=target.n_vocab,
@@ -139,7 +178,7 @@ def _context(
         n_sequences=config.n_parallel,
         end_tokens=vocabulary.eog_ids,
         draft_model=draft,
-        target_tokenizer=cache(partial(tokenizer, target)),
+        target_tokenizer=cache(partial(tokenizer, target, vocabulary)),
         draft_tokenizer=cache(partial(tokenizer, draft)),
         shares_vocabulary=shares_vocabulary,
     )
