@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -25,6 +25,7 @@ class _Alignment:
     n_seen: int
     place: int = 0
     is_aligned: bool = True
+    prediction: Int32Array | None = None  # of the request, once it has asked
 
 
 class PredictionDrafter(Drafter):
@@ -62,30 +63,32 @@ class PredictionDrafter(Drafter):
         if not request.prediction:
             return Draft.empty()
         n_committed = len(request.prefix) - request.n_before
-        alignment = self._alignments.setdefault(request.sequence, _Alignment(n_committed, n_committed))
-        prediction = np.asarray(request.prediction, np.int32)
-        self._follow(alignment, request.prefix, n_committed, prediction)
-        ahead = _Alignment(alignment.n_start, n_committed, alignment.place, alignment.is_aligned)
-        self._follow(ahead, request.prefix, len(request.prefix), prediction)
+        a = self._alignments.setdefault(request.sequence, _Alignment(n_committed, n_committed))
+        if a.prediction is None:
+            a.prediction = np.array(request.prediction, np.int32)
+        self._follow(a, request.prefix[:n_committed], a.prediction)
+        ahead = replace(a)
+        self._follow(ahead, request.prefix, a.prediction)
         if not ahead.is_aligned:
             return Draft.empty()
-        return request.deterministic(prediction[ahead.place : ahead.place + request.n_max].tolist())
+        return request.deterministic(a.prediction[ahead.place : ahead.place + request.n_max].tolist())
 
-    def _follow(self, a: _Alignment, tokens: Sequence[int], n: int, prediction: Int32Array) -> None:
-        """Brings the alignment up to the first `n` of `tokens`."""
-        if n < a.n_seen:  # the text became another one
+    def _follow(self, a: _Alignment, tokens: Sequence[int], prediction: Int32Array) -> None:
+        """Brings the alignment up to all of `tokens`."""
+        if len(tokens) < a.n_seen:  # the text became another one
             a.n_seen, a.place, a.is_aligned = a.n_start, 0, True
-        while a.n_seen < n:
-            token = tokens[a.n_seen]
-            a.n_seen += 1
-            if a.is_aligned and a.place < len(prediction) and prediction[a.place] == token:
+        while a.is_aligned and a.n_seen < len(tokens):
+            if a.place < len(prediction) and prediction[a.place] == tokens[a.n_seen]:
                 a.place += 1
             else:
-                self._realign(a, tokens, prediction)
+                a.is_aligned = False
+            a.n_seen += 1
+        if not a.is_aligned:
+            a.n_seen = len(tokens)
+            self._realign(a, tokens, prediction)
 
     def _realign(self, a: _Alignment, tokens: Sequence[int], prediction: Int32Array) -> None:
         """Looks for where the prediction has the last tokens of the answer, and goes on behind them."""
-        a.is_aligned = False
         ends = np.flatnonzero(prediction == tokens[a.n_seen - 1]) + 1
         distances = np.abs(2 * (ends - a.place) - 1)  # ahead before behind
         ends = ends[np.argsort(distances, kind="stable")][:MAX_PLACES]
