@@ -18,9 +18,10 @@ class TliDrafter(ForeignDrafter):
         super().__init__(context)
         self._draft_ids = np.flatnonzero(self.to_target >= 0)  # ascending
         self._target_ids = self.to_target[self._draft_ids]
-        if not len(self._draft_ids):
+        vocabulary = context.draft_tokenizer().vocabulary
+        if all(map(vocabulary.is_special, self._draft_ids.tolist())):
             raise VocabularyMismatchError(
-                "the draft model and the target have no token in common",
+                "the tokens of the draft model and of the target have no text in common",
                 remedy="use --drafter slem, or another draft model",
             )
 
