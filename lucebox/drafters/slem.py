@@ -25,7 +25,8 @@ class SlemDrafter(ForeignDrafter):
         self._encoder = BytesEncoder(context.target_tokenizer())
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[Draft]:
-        drafts = super().propose([replace(request, shape=()) for request in requests])
+        chains = [replace(request, shape=()) if request.shape else request for request in requests]
+        drafts = super().propose(chains)
         return [self._translated(*pair) for pair in zip(drafts, requests, strict=True)]
 
     def _row(self, logits: Float32Array) -> Float32Array:
