@@ -37,6 +37,7 @@ def exact(path: str, params: SamplingParams) -> dict[tuple[int, ...], float]:
         ("token", "threshold:n=3,p_min=0.3", {}),
         ("token", "fixed:n=3", {"top_k": 4, "frequency_penalty": 0.6, "temperature": 1.3}),
         ("match", "fixed:n=2", {}),
+        ("traversal", "fixed:n=5,shape=2x1", {}),
     ],
 )
 def test_joint_law_of_the_first_tokens(
