@@ -16,7 +16,7 @@ cdef enum:
     JS = 1
     TV = 2
     N_BINS = 2048
-    N_HALVINGS = 64
+    N_HALVINGS = 48
 
 cdef double LEAST_LOG_LENIENCY = -69.0  # e^-69 = 1e-30: a draft may hardly be likelier than that allows
 
@@ -93,21 +93,25 @@ def divergence(const int32_t[::1] p_ids, const float[::1] p_probs not None, cons
 
 
 cdef struct Ranking:
-    # Tokens that either law holds by ascending p / q, and sums over the first i of them: of p, q, p log(p / q).
+    # Tokens that either law holds by ascending p / q; sums over the first i of them of p, q and p log(p / q), and
+    # over the others of p and q. Laws are renormalised: what one side frees the other must use up to the last bit.
     ptrdiff_t n
     double *ratio
     double *p
     double *q
     double *kl
+    double *p_left
+    double *q_left
 
 
 cdef int rank_ratios(const Law *p, const Law *q, Ranking *r) noexcept nogil:
     """Fills a ranking, to be freed by the caller; 0 without memory. Ratios are ordered as float32."""
     cdef Walk walk = Walk(0, 0, 0.0, 0.0)
-    cdef ptrdiff_t i, n = 0, room = p.n + q.n
-    cdef float *pairs = <float *> malloc(2 * sizeof(float) * (room + 1))
-    cdef uint32_t *keys = <uint32_t *> malloc(4 * sizeof(uint32_t) * (room + 1))
-    cdef double *sums = <double *> malloc(4 * sizeof(double) * (room + 1))
+    cdef ptrdiff_t i, n = 0, room = p.n + q.n + 1
+    cdef float *pairs = <float *> malloc(2 * sizeof(float) * room)
+    cdef uint32_t *keys = <uint32_t *> malloc(4 * sizeof(uint32_t) * room)
+    cdef double *sums = <double *> malloc(6 * sizeof(double) * room)
+    cdef double p_total = 0, q_total = 0
     cdef uint32_t *order
     cdef float ratio
     if pairs == NULL or keys == NULL or sums == NULL:
@@ -122,12 +126,18 @@ cdef int rank_ratios(const Law *p, const Law *q, Ranking *r) noexcept nogil:
             pairs[2 * n + 1] = <float> walk.q
             memcpy(&keys[2 * n], &ratio, sizeof(float))
             keys[2 * n + 1] = <uint32_t> n
+            p_total += walk.p
+            q_total += walk.q
             n += 1
-    order = sort_pairs(keys, keys + 2 * (room + 1), n)
-    r.n, r.ratio, r.p, r.q, r.kl = n, sums, sums + room + 1, sums + 2 * (room + 1), sums + 3 * (room + 1)
-    r.p[0] = r.q[0] = r.kl[0] = 0.0
+    order = sort_pairs(keys, keys + 2 * room, n)
+    r.n, r.ratio, r.p, r.q, r.kl = n, sums, sums + room, sums + 2 * room, sums + 3 * room
+    r.p_left, r.q_left = sums + 4 * room, sums + 5 * room
+    r.p[0] = r.q[0] = r.kl[0] = r.p_left[n] = r.q_left[n] = 0.0
+    for i in range(n - 1, -1, -1):
+        r.p_left[i] = r.p_left[i + 1] + pairs[2 * order[2 * i + 1]] / p_total
+        r.q_left[i] = r.q_left[i + 1] + pairs[2 * order[2 * i + 1] + 1] / q_total
     for i in range(n):
-        walk.p, walk.q = pairs[2 * order[2 * i + 1]], pairs[2 * order[2 * i + 1] + 1]
+        walk.p, walk.q = pairs[2 * order[2 * i + 1]] / p_total, pairs[2 * order[2 * i + 1] + 1] / q_total
         r.ratio[i] = walk.p / walk.q if walk.q > 0 else INFINITY
         r.p[i + 1] = r.p[i] + walk.p
         r.q[i + 1] = r.q[i] + walk.q
@@ -164,8 +174,8 @@ cdef uint32_t *sort_pairs(uint32_t *pairs, uint32_t *spare, ptrdiff_t n) noexcep
 
 cdef double balance(const Ranking *r, double leniency, double *b) noexcept nogil:
     """KL(p || pi) at this leniency; `b` becomes what p is divided by where q is too small."""
-    cdef ptrdiff_t low = 0, high = r.n, middle, n_capped, first_raised
-    cdef double freed, p_left, q_left
+    cdef ptrdiff_t low = 0, high = r.n, middle, n_capped
+    cdef double freed
     while low < high:
         middle = (low + high) // 2
         if r.ratio[middle] < leniency:
@@ -177,17 +187,14 @@ cdef double balance(const Ranking *r, double leniency, double *b) noexcept nogil
     high = r.n - 1
     while low < high:  # the first whose raising to its own ratio's level asks for no more than what was freed
         middle = (low + high) // 2
-        p_left, q_left = r.p[r.n] - r.p[middle], r.q[r.n] - r.q[middle]
-        if p_left / r.ratio[middle] - q_left > freed:
+        if r.p_left[middle] / r.ratio[middle] - r.q_left[middle] > freed:
             low = middle + 1
         else:
             high = middle
-    first_raised = low
-    p_left, q_left = r.p[r.n] - r.p[low], r.q[r.n] - r.q[low]
     b[0] = 1.0
-    if p_left > 0:
-        b[0] = max(1.0, p_left / (freed + q_left)) if freed + q_left > 0 else INFINITY
-    return r.p[n_capped] * log(leniency) + p_left * log(b[0]) + r.kl[first_raised] - r.kl[n_capped]
+    if r.p_left[low] > 0:
+        b[0] = max(1.0, r.p_left[low] / (freed + r.q_left[low])) if freed + r.q_left[low] > 0 else INFINITY
+    return r.p[n_capped] * log(leniency) + r.p_left[low] * log(b[0]) + r.kl[low] - r.kl[n_capped]
 
 
 def mentor(const int32_t[::1] p_ids, const float[::1] p_probs not None, const int32_t[::1] q_ids,
@@ -210,6 +217,8 @@ def mentor(const int32_t[::1] p_ids, const float[::1] p_probs not None, const in
                 high = middle
             else:
                 low = middle
+        if high == 0.0:
+            return 1.0, 1.0
         balance(&r, exp(high), &b)
         return exp(high), b
     finally:

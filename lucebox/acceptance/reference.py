@@ -16,7 +16,8 @@ from lucebox.core import Float32Array, Int32Array
 from lucebox.sampling.reference import sample
 
 LEAST_LOG_LENIENCY = -69.0
-N_HALVINGS = 64
+GREATEST_LOG_B = 690.0
+N_HALVINGS = 48
 
 
 def probability(ids: Int32Array | None, probs: Float32Array, token: int) -> float:
@@ -168,15 +169,18 @@ def mentor(
     """(l, b) of the law pi that accepts most of q under KL(p || pi) <= `bound`: p/l where q is above that,
     p/b where q is below that, else q. No leniency l below 1e-30 is tried."""
     p, q = aligned(p_ids, p_probs, q_ids, q_probs, token)
+    p, q = p / p.sum(), q / q.sum()
 
     def b_of(leniency: float) -> float:
-        """Whatever is taken where q is capped is given where it is raised: solved by bisection for 1/b."""
+        """Whatever is taken where q is capped is given where it is raised: solved by bisection for log b."""
         freed = np.maximum(q - p / leniency, 0.0).sum()
-        low, high = 0.0, 1.0
+        low, high = 0.0, GREATEST_LOG_B
         for _ in range(N_HALVINGS):
             middle = (low + high) / 2
-            low, high = (low, middle) if np.maximum(p * middle - q, 0.0).sum() > freed else (middle, high)
-        return 1.0 / low if low > 0 else math.inf
+            low, high = (
+                (middle, high) if (p / math.exp(middle) - q).clip(0.0).sum() > freed else (low, middle)
+            )
+        return math.exp(high) if high < GREATEST_LOG_B else math.inf
 
     def divergence_of(leniency: float) -> float:
         pi = np.maximum(np.minimum(q, p / leniency), p / b_of(leniency))
@@ -188,4 +192,4 @@ def mentor(
     for _ in range(N_HALVINGS):
         middle = (low + high) / 2
         low, high = (low, middle) if divergence_of(math.exp(middle)) <= bound else (middle, high)
-    return math.exp(high), b_of(math.exp(high))
+    return (math.exp(high), b_of(math.exp(high))) if high < 0 else (1.0, 1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 
@@ -16,6 +17,7 @@ from lucebox.core import Float32Array, Int32Array
 
 BOTH = pytest.mark.parametrize("implementation", [verify, reference], ids=["kernel", "twin"])
 LAST = float(np.nextafter(1.0, 0.0))
+SCALES = st.sampled_from([0.0, 1e-40, 0.125, 0.5, 1.0]) | st.floats(0.0, 1.0, width=32)
 US = st.sampled_from([0.0, 0.25, 0.5, LAST]) | st.floats(0.0, LAST)
 Law = tuple[Int32Array | None, Float32Array]
 
@@ -52,6 +54,26 @@ def test_kernel_is_its_twin(
     assert reference.probability(*p, drawn) > 0
 
 
+@settings(max_examples=200, deadline=None)
+@given(cases(), US, SCALES)
+def test_scaled_excess_is_its_twin(
+    case: tuple[Law, tuple[Int32Array | None, Float32Array | None], int], u: float, scale: float
+) -> None:
+    p, q, token = case
+    ratio = verify.log_ratio(*p, *q, token)
+    assert ratio == pytest.approx(reference.log_ratio(*p, *q, token), abs=1e-15)
+    mass = verify.excess_mass(*p, *q, token, scale)
+    assert mass == pytest.approx(reference.excess_mass(*p, *q, token, scale), rel=1e-12, abs=0.0)
+    drawn = verify.residual_sample(*p, *q, token, u, scale)
+    assert reference.probability(*p, drawn) > 0
+    left = reference.excess(*p, *q, token, scale)
+    if left.any():
+        place = drawn if p[0] is None else int(np.searchsorted(p[0], drawn))
+        below, total = left[:place].sum(), left.sum()
+        assert left[place] > 0
+        assert below - 1e-12 * total <= u * total <= below + left[place] + 1e-12 * total
+
+
 @settings(max_examples=50, deadline=None)
 @given(cases(), US)
 def test_sparse_laws_are_judged_as_dense_ones(
@@ -69,8 +91,12 @@ def test_sparse_laws_are_judged_as_dense_ones(
         return None, out
 
     assert verify.accepts(*p, *q, token, u) == verify.accepts(*dense(*p), *dense(*q), token, u)
-    drawn = verify.residual_sample(*p, *q, token, u)
-    assert drawn == verify.residual_sample(*dense(*p), *dense(*q), token, u)
+    assert verify.log_ratio(*p, *q, token) == verify.log_ratio(*dense(*p), *dense(*q), token)
+    for scale in (0.25, 1.0):
+        drawn = verify.residual_sample(*p, *q, token, u, scale)
+        assert drawn == verify.residual_sample(*dense(*p), *dense(*q), token, u, scale)
+        mass = verify.excess_mass(*dense(*p), *dense(*q), token, scale)
+        assert verify.excess_mass(*p, *q, token, scale) == mass
 
 
 @BOTH
@@ -81,6 +107,25 @@ def test_acceptance_is_strict(implementation: ModuleType) -> None:
     assert implementation.accepts(None, p, None, q, 1, LAST)  # p == q: always
     assert not implementation.accepts(None, p, None, None, 1, 0.5)  # u == p
     assert implementation.accepts(None, p, None, None, 1, float(np.nextafter(0.5, 0.0)))
+
+
+@BOTH
+def test_log_ratios(implementation: ModuleType) -> None:
+    p = np.array([0.0, 0.5, 0.5], np.float32)
+    q = np.array([0.0, 0.25, 0.0], np.float32)
+    found = [implementation.log_ratio(None, p, None, q, token) for token in range(3)]
+    assert found == [-math.inf, pytest.approx(math.log(2)), math.inf]  # of p = q = 0, p decides
+    assert implementation.log_ratio(None, p, None, None, 1) == pytest.approx(-math.log(2))
+
+
+@BOTH
+def test_block_s_residual_of_the_toy(implementation: ModuleType) -> None:
+    """a = 1/2, p = (1/3, 2/3), q = (2/3, 1/3): nothing is left; with p and q changed, 1/6 is."""
+    a, b = np.array([1, 2], np.float32) / np.float32(3), np.array([2, 1], np.float32) / np.float32(3)
+    assert implementation.excess_mass(None, a, None, b, 0, 0.5) == pytest.approx(0.0, abs=1e-7)
+    ids = np.array([0, 1], np.int32)
+    assert implementation.excess_mass(ids, np.float32([1, 0]), None, b, 0, 1.0) == pytest.approx(1 / 3)
+    assert implementation.residual_sample(None, a, None, b, 0, 0.5, 1.0) == 1
 
 
 @BOTH
@@ -120,6 +165,9 @@ def test_whole_vocabulary(p_is_sparse: bool, q_is_sparse: bool) -> None:
     p, q = laws
     for u in rng.random(50):
         assert verify.residual_sample(*p, *q, 0, u) == reference.residual_sample(*p, *q, 0, u)
+    for scale in (0.3, 1.0):
+        mass = reference.excess_mass(*p, *q, 0, scale)
+        assert verify.excess_mass(*p, *q, 0, scale) == pytest.approx(mass, rel=1e-12)
 
 
 def test_mismatched_laws_are_refused() -> None:

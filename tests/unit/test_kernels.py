@@ -12,17 +12,18 @@ import pytest
 import lucebox._kernels
 from lucebox import acceptance
 from lucebox.acceptance import reference as verify_twin
-from lucebox.acceptance.kernels import verify
+from lucebox.acceptance.kernels import divergence, verify
 from lucebox.bench import kernels as bench
 from lucebox.sampling import reference as sampling_twin
-from lucebox.sampling.kernels import rng, sampling
+from lucebox.sampling.kernels import gumbel, rng, sampling
 from tests.support.enumerate import expected_accepted, first_tokens, joint_law, one_round
 from tests.support.toy import P3, Q3, constant, markov
 
 
 def test_the_compiled_kernels_are_in_use() -> None:
-    names = [module.__name__ for module in (rng, sampling, verify)]
-    assert names == [f"lucebox._kernels.{name}" for name in ("rng", "sampling", "verify")]
+    names = [module.__name__ for module in (divergence, gumbel, rng, sampling, verify)]
+    expected = ("divergence", "gumbel", "rng", "sampling", "verify")
+    assert names == [f"lucebox._kernels.{name}" for name in expected]
 
 
 def test_a_kernel_that_was_not_built_is_replaced_and_said(caplog: pytest.LogCaptureFixture) -> None:
@@ -41,28 +42,27 @@ def test_a_kernel_s_own_broken_import_surfaces(tmp_path: Path, monkeypatch: pyte
 
 
 def test_twins_and_kernels_have_the_same_functions() -> None:
-    for kernel, twin in [(rng, sampling_twin), (sampling, sampling_twin), (verify, verify_twin)]:
+    of_sampling = [(kernel, sampling_twin) for kernel in (gumbel, rng, sampling)]
+    for kernel, twin in [*of_sampling, (divergence, verify_twin), (verify, verify_twin)]:
         names = [name for name in vars(kernel) if callable(getattr(kernel, name)) and name.islower()]
         assert names
         assert all(hasattr(twin, name) for name in names if not name.startswith("_"))
 
 
 def test_strategies_are_exact_on_the_twins_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lucebox.acceptance.token.verify", verify_twin)
     monkeypatch.setattr("lucebox.sampling.draw.sampling", sampling_twin)
-    token = acceptance.create("token")
-    for sparse in (False, True):
-        outcomes = one_round(token, constant(P3), constant(Q3), (), 3, sparse=sparse)
-        assert expected_accepted(outcomes) == Fraction("1.533")
-        found = first_tokens(token, markov(3, 1), markov(3, 3), 3, lambda r: 2, sparse=sparse)
-        assert found == joint_law(markov(3, 1), 3)
+    for name, expected in [("token", "1.533"), ("block", "1.72")]:
+        monkeypatch.setattr(f"lucebox.acceptance.{name}.verify", verify_twin)
+        strategy = acceptance.create(name)
+        for sparse in (False, True):
+            outcomes = one_round(strategy, constant(P3), constant(Q3), (), 3, sparse=sparse)
+            assert expected_accepted(outcomes) == Fraction(expected)
+            found = first_tokens(strategy, markov(3, 1), markov(3, 3), 3, lambda r: 2, sparse=sparse)
+            assert found == joint_law(markov(3, 1), 3)
 
 
-def test_the_benchmark_compares_both(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sys.argv", ["kernels", "--n-vocab", "500", "--repeats", "1", "--seed", "3"])
-    bench.main()
+def test_the_benchmark_compares_both(capsys: pytest.CaptureFixture[str]) -> None:
+    bench.main(["--n-vocab", "500", "--repeats", "1", "--seed", "3"])
     output = capsys.readouterr().out
     assert "500 logits a row, seed 3" in output
     assert output.count("×") == 7
