@@ -19,6 +19,7 @@ from lucebox.errors import ConfigError
 from lucebox.flags import Choice, Flag, Integer, IntegerOr, Text
 
 KvType = Literal["f32", "f16"]
+CpuKernels = Literal["auto", "ggml"]
 
 DEFAULT_DRAFT_MODEL = "qwen2.5-coder-0.5b"
 DEFAULT_CTX_SIZE_LIMIT = 8192
@@ -88,6 +89,14 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     ] = None
     parallel: Annotated[int, Flag("sequences decoded at the same time; more wait", Integer(1, 256), "N")] = 1
     kv_type: Annotated[KvType, Flag("number type of the KV cache", Choice(("f16", "f32")))] = "f16"
+    cpu_kernels: Annotated[
+        CpuKernels,
+        Flag(
+            "kernels for quantised matrices on a CPU: `auto`: our own where they can serve (Q4_K and Q6_K on "
+            "AVX-512 VNNI), which check several tokens for little more than one; `ggml`: only ggml's",
+            Choice(("auto", "ggml")),
+        ),
+    ] = "auto"
     drafter: Annotated[
         str,
         Flag(
@@ -160,6 +169,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     kv_type: KvType
     quantise: str = KEEP  # the type that matrices are re-quantised to while loading
     n_head_rows: int | None = None  # the LM head is cut to so many first tokens
+    cpu_kernels: CpuKernels = "auto"
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -69,7 +69,13 @@ def resolve_engine(options: EngineOptions, *, on_progress: Progress | None = Non
 
     def model(name: str, device: str) -> ModelConfig:
         path = find_model(name, on_progress=on_progress)
-        return ModelConfig(path=str(path), device=device, n_threads=n_threads, kv_type=options.kv_type)
+        return ModelConfig(
+            path=str(path),
+            device=device,
+            n_threads=n_threads,
+            kv_type=options.kv_type,
+            cpu_kernels=options.cpu_kernels,
+        )
 
     target = model(options.target_model, options.target_device)
     draft: ModelConfig | None = None

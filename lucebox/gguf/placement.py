@@ -8,6 +8,7 @@ from lucebox.errors import UnsupportedModelError
 from lucebox.ggml import _api
 from lucebox.ggml._api import Type
 from lucebox.ggml.library import Library
+from lucebox.gguf.packing import packed_info
 from lucebox.gguf.reader import GgufFile
 from lucebox.gguf.requantise import Requantise
 from lucebox.gguf.specs import TensorSpec, Use
@@ -23,10 +24,13 @@ def choose_placements(
     file: GgufFile,
     matched: Sequence[tuple[TensorSpec, TensorInfo]],
     requantise: Requantise | None = None,
+    *,
+    packs: bool = False,
 ) -> list[Placement]:
     """Repacking buffer types come first where they can multiply with a matrix of that type and shape;
     everything else stays in the device's own, mapped from the file when the device can read host
-    memory. What `requantise` changes is never mapped.
+    memory. What `requantise` changes is never mapped. With `packs`, which is for CPUs only, matrices come
+    first that our own kernels take (lucebox.gguf.packing).
 
     A tied head is matrix and table at once: it is repacked as a second copy, and looked up from the
     first. Raises UnsupportedModelError when the device cannot compute with a tensor at all.
@@ -35,6 +39,12 @@ def choose_placements(
     placements = []
     with _Probe(library, device) as probe:
         for spec, info in matched:
+            packed = packed_info(spec, info) if packs else None
+            if packed is not None:
+                placements.append(
+                    Placement(spec, info, packed, probe.default, is_mapped=False, is_packed=True)
+                )
+                continue
             stored, buffer_type = _choose(probe, spec, info, requantise)
             if buffer_type is None:
                 name = library.ggml_backend_dev_name(device).decode()

@@ -17,6 +17,7 @@ from lucebox.errors import OutOfMemoryError
 from lucebox.ggml._api import BackendBufferUsage, BackendDevType
 from lucebox.ggml.library import Library
 from lucebox.gguf.conversion import RowBlock, RowConverter, check_readable, in_order
+from lucebox.gguf.packing import PackedMatrix, Packer
 from lucebox.gguf.reader import GgufFile
 from lucebox.gguf.specs import TensorSpec, check_bytes
 from lucebox.gguf.tensors import TensorInfo
@@ -28,7 +29,8 @@ _PAGE_BYTES = mmap.PAGESIZE
 class Placement:
     """Where one tensor of the graph goes; a mapped one is used where it lies in the file's mapping.
 
-    `info` is the tensor in the file, `stored` what lies on the device: the same, or of another type.
+    `info` is the tensor in the file, `stored` what lies on the device: the same, or of another type, or
+    the bytes of a packed matrix (lucebox.gguf.packing).
     """
 
     spec: TensorSpec
@@ -36,20 +38,23 @@ class Placement:
     stored: TensorInfo
     buffer_type: int
     is_mapped: bool
+    is_packed: bool = False
 
     @property
     def is_converted(self) -> bool:
-        return self.stored.type != self.info.type
+        return self.stored.type != self.info.type and not self.is_packed
 
 
 class Weights:
-    """The tensors of a model by the names its graph knows them by. Owns their buffers, not the file.
+    """The tensors of a model by the names its graph knows them by, packed matrices apart from the others.
+    Owns their buffers, not the file.
 
     The file must stay open as long: mapped tensors point into it. `close` is idempotent.
     """
 
     def __init__(self, library: Library, file: GgufFile) -> None:
         self.tensors: dict[str, int] = {}
+        self.packed: dict[str, PackedMatrix] = {}
         self.allocated_bytes = 0
         self._library = library
         self._file = file
@@ -88,6 +93,7 @@ class Weights:
     def close(self) -> None:
         """Frees the buffers; no graph may use the tensors any more."""
         self.tensors.clear()
+        self.packed.clear()
         while self._buffers:
             self._library.ggml_backend_buffer_free(self._buffers.pop())
         while self._contexts:
@@ -158,8 +164,25 @@ class Weights:
             staging = _Staging(placement.stored.n_bytes, len(list(converter.blocks())))
             for block in converter.blocks():
                 yield partial(self._convert, placement, tensor, converter, staging, block, source)
+        elif placement.is_packed:
+            yield from self._packing_tasks(placement, tensor, source)
         else:
             yield partial(self._set, placement, tensor, source)
+
+    def _packing_tasks(self, placement: Placement, tensor: int, source: int) -> Iterator[Callable[[], int]]:
+        packer = Packer(placement.info)
+        target: int = self._library.ggml_get_data(tensor)
+        blocks = list(packer.blocks())
+        share = placement.stored.n_bytes / blocks[-1][1]
+
+        def pack(first: int, last: int) -> int:
+            packer.pack(source, target, first, last)
+            if last == blocks[-1][1]:
+                _advise(self._file.mappings[placement.info.part], "MADV_DONTNEED", placement.info)
+            return round(share * (last - first))
+
+        for first, last in blocks:
+            yield partial(pack, first, last)
 
     def _convert(
         self,
@@ -192,7 +215,10 @@ class Weights:
             tensor = library.ggml_new_tensor_4d(context, stored.type, *shape)
             check_bytes(self._file, stored, library.ggml_nbytes(tensor))
             library.ggml_set_name(tensor, placement.spec.name.encode())
-            self.tensors[placement.spec.name] = tensor
+            if placement.is_packed:
+                self.packed[placement.spec.name] = Packer(placement.info).matrix(tensor)
+            else:
+                self.tensors[placement.spec.name] = tensor
             tensors.append(tensor)
         return tensors
 

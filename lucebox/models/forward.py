@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
+from lucebox.ggml import _api
 from lucebox.ggml._api import GGML_ROPE_TYPE_NEOX, GGML_ROPE_TYPE_NORMAL, Prec, Type
 from lucebox.ggml.library import Library
+from lucebox.gguf.packing import PackedMatrix
 from lucebox.models.hparams import Hparams, Rope
 
 _F32_BYTES = 4
+_ALL_THREADS = -1  # GGML_N_TASKS_MAX
 
 Tensor = int  # address of a ggml_tensor
 
@@ -69,6 +73,7 @@ class Forward:
         graph: int,
         shape: Shape,
         weights: Mapping[str, Tensor],
+        packed: Mapping[str, PackedMatrix],
         key_values: KeyValues,
         hparams: Hparams,
     ) -> None:
@@ -76,6 +81,8 @@ class Forward:
         self._context = context
         self._graph = graph
         self._weights = weights
+        self._packed = packed
+        self._quantised: dict[Tensor, Tensor] = {}
         self._key_values = key_values
         self._hparams = hparams
         self.shape = shape
@@ -97,7 +104,7 @@ class Forward:
 
     def has(self, weight: str) -> bool:
         """Whether the model has this tensor, or this fusion of tensors."""
-        return weight in self._weights
+        return weight in self._weights or weight in self._packed
 
     def embed(self, table: str) -> Tensor:
         """Embeddings of the input tokens: [n_embd, n_rows]."""
@@ -109,9 +116,39 @@ class Forward:
 
     def linear(self, x: Tensor, name: str) -> Tensor:
         """name.weight @ x, plus name.bias where the model has one: [n_out, n_rows]."""
-        y = self._op(self._library.ggml_mul_mat, self._weights[name + ".weight"], x)
+        packed = self._packed.get(name + ".weight")
+        if packed is None:
+            y = self._op(self._library.ggml_mul_mat, self._weights[name + ".weight"], x)
+        else:
+            y = self._packed_product(x, packed)
         bias = self._weights.get(name + ".bias")
         return y if bias is None else self.add(y, bias)
+
+    def _packed_product(self, x: Tensor, matrix: PackedMatrix) -> Tensor:
+        """As ggml_mul_mat. Activations are quantised once for all matrices that take them."""
+        n_rows = _api.Tensor.from_address(x).ne[1]
+        if x not in self._quantised:
+            self._quantised[x] = self._custom(
+                Type.I8, matrix.row_bytes, n_rows, (x,), matrix.quantise_address, matrix
+            )
+        operands = (matrix.tensor, self._quantised[x])
+        return self._custom(Type.F32, matrix.n_out, n_rows, operands, matrix.multiply_address, matrix)
+
+    def _custom(
+        self, kind: Type, ne0: int, ne1: int, operands: Sequence[Tensor], function: int, matrix: PackedMatrix
+    ) -> Tensor:
+        """An operation of our own, on as many threads as there are: [ne0, ne1]."""
+        sources = (ctypes.c_void_p * len(operands))(*operands)
+        return self._op(
+            self._library.ggml_custom_4d,
+            kind,
+            *(ne0, ne1, 1, 1),
+            sources,
+            len(operands),
+            function,
+            _ALL_THREADS,
+            matrix.address,
+        )
 
     def add(self, a: Tensor, b: Tensor) -> Tensor:
         return self._op(self._library.ggml_add, a, b)

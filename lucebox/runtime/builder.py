@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from lucebox.errors import DeviceError
 from lucebox.ggml import _api
 from lucebox.ggml.devices import Device
 from lucebox.ggml.library import Library
+from lucebox.gguf.weights import Weights
 from lucebox.models import Architecture, Hparams
 from lucebox.models.forward import Forward, KeyValues, Shape
 from lucebox.runtime.graphs import Graph
@@ -24,7 +23,7 @@ class Builder:
         device: Device,
         architecture: type[Architecture],
         hparams: Hparams,
-        weights: Mapping[str, int],
+        weights: Weights,
         key_values: KeyValues,
     ) -> None:
         self.hparams = hparams
@@ -40,7 +39,16 @@ class Builder:
         n_nodes = _NODES_PER_LAYER * (self.hparams.n_layers + 1)
         context = library.new_context(n_nodes, library.ggml_graph_overhead_custom(n_nodes, False))
         pointer = library.ggml_new_graph_custom(context, n_nodes, False)
-        forward = Forward(library, context, pointer, shape, self._weights, self._key_values, self.hparams)
+        forward = Forward(
+            library,
+            context,
+            pointer,
+            shape,
+            self._weights.tensors,
+            self._weights.packed,
+            self._key_values,
+            self.hparams,
+        )
         self._architecture.build(forward, self.hparams)
         return Graph(library, context, pointer, forward, self.hparams)
 

@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lucebox import models
-from lucebox.config import KEEP
+from lucebox.config import AUTO, KEEP
 from lucebox.core import Int32Array
 from lucebox.errors import EngineError
 from lucebox.ggml.backend import Backend
-from lucebox.ggml.devices import Device, find_device
+from lucebox.ggml.devices import Device, DeviceKind, find_device
 from lucebox.ggml.library import load
+from lucebox.gguf import packing
 from lucebox.gguf.fusion import fuse_adjacent
 from lucebox.gguf.head import check_head_rows, cut_head
 from lucebox.gguf.placement import choose_placements
@@ -78,6 +79,7 @@ class Runtime:
         kv_type: str = "f16",
         quantise: str = KEEP,
         n_head_rows: int | None = None,
+        cpu_kernels: str = AUTO,
         max_graphs: int = 64,
         on_progress: Callable[[float], None] | None = None,
     ) -> Runtime:
@@ -86,19 +88,22 @@ class Runtime:
         `n_ctx` tokens for each of `n_sequences` sequences share one pool of cells. Graphs are kept for
         `max_graphs` shapes. `quantise` is the type that matrices get (see Requantise): `keep`, `auto` or a
         name such as `q4_0`. Logits are those of the first `n_head_rows` tokens, if given; every token of
-        the vocabulary may be fed. `on_progress` gets fractions of the weights copied. A GgufFile that is
+        the vocabulary may be fed. `cpu_kernels` is `auto` (our own where
+        they can serve) or `ggml`. `on_progress` gets fractions of the weights copied. A GgufFile that is
         passed in stays open and must outlive the runtime. Raises ModelFileError, UnsupportedModelError,
         DeviceError, ConfigError and OutOfMemoryError.
         """
         with ExitStack() as owned:
             file = model if isinstance(model, GgufFile) else owned.enter_context(read(model))
             runtime = cls(file, find_device(device), n_threads=n_threads, n_ctx=n_ctx, owned=owned)
-            placements = runtime._place(parse_requantise(quantise), n_head_rows)
+            placements = runtime._place(parse_requantise(quantise), n_head_rows, cpu_kernels)
             runtime._allocate(placements, n_sequences, kv_type, max_graphs, on_progress)
             runtime._owned = owned.pop_all()
         return runtime
 
-    def _place(self, requantise: Requantise | None, n_head_rows: int | None) -> list[Placement]:
+    def _place(
+        self, requantise: Requantise | None, n_head_rows: int | None, cpu_kernels: str
+    ) -> list[Placement]:
         """Where each weight goes, and as what."""
         h = self.hparams
         matched = match_specs(self.file, self.architecture.tensors(h))
@@ -108,7 +113,10 @@ class Runtime:
         matched = fuse_adjacent(matched, self.architecture.fusions(h))
         if requantise is not None:
             requantise.check(self.file.path, matched)
-        placements = choose_placements(load(), self.device.pointer, self.file, matched, requantise)
+        packs = cpu_kernels == AUTO and self.device.kind is DeviceKind.CPU and packing.is_available()
+        placements = choose_placements(
+            load(), self.device.pointer, self.file, matched, requantise, packs=packs
+        )
         if requantise is not None:
             n_converted = sum(placement.is_converted for placement in placements)
             name = requantise.type.name.lower()
@@ -137,7 +145,7 @@ class Runtime:
         owned.callback(memory.close)
         self._scratch_cell = memory.scratch_cell
         self._set_activity = library.abort_report.set_activity
-        builder = Builder(library, device, self.architecture, h, weights.tensors, memory.tensors)
+        builder = Builder(library, device, self.architecture, h, weights, memory.tensors)
         self.graphs = GraphCache(library, self.backend.buffer_type, builder, max_graphs)
         owned.callback(self.graphs.close)
         self.graphs.reserve(Shape(self.n_batch, n_cells, _RESERVED_OUTPUTS, gathers=True))

@@ -12,6 +12,7 @@ import numpy as np
 from gguf import GGMLQuantizationType, GGUFValueType
 from numpy.typing import NDArray
 
+from lucebox.ggml.library import load
 from tests.support.tiny_vocabulary import CHATML, byte_level_vocabulary
 
 Tensors = dict[str, NDArray[np.float32]]
@@ -79,7 +80,7 @@ def write_tiny(
         if kind == GGMLQuantizationType.F32:
             writer.add_tensor(name, array.astype(np.float32))
         else:
-            writer.add_tensor(name, gguf.quantize(array, kind), raw_dtype=kind)
+            writer.add_tensor(name, _quantised(array, kind), raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -155,6 +156,20 @@ def tiny_tensors(spec: TinySpec) -> Tensors:
     if spec.rope_freqs:
         tensors["rope_freqs.weight"] = np.geomspace(1.0, 8.0, spec.rope_dim // 2).astype(np.float32)
     return tensors
+
+
+def _quantised(array: NDArray[np.float32], kind: GGMLQuantizationType) -> NDArray[np.uint8]:
+    """uint8[n_out, row bytes], by ggml where the gguf package cannot."""
+    try:
+        return gguf.quantize(array, kind)
+    except NotImplementedError:
+        pass
+    n_out, n_in = array.shape
+    block_elements, block_bytes = gguf.GGML_QUANT_SIZES[kind]
+    packed = np.zeros((n_out, n_in // block_elements * block_bytes), np.uint8)
+    source = np.ascontiguousarray(array, np.float32)
+    load().ggml_quantize_chunk(kind, source.ctypes.data, packed.ctypes.data, 0, n_out, n_in, None)
+    return packed
 
 
 def _add_value(writer: gguf.GGUFWriter, key: str, value: Any) -> None:
