@@ -32,6 +32,7 @@ from lucebox.config import (
 from lucebox.cores import physical_cores
 from lucebox.errors import ConfigError
 from lucebox.gguf import read
+from lucebox.gguf.context import check_context
 from lucebox.gguf.head import check_head_rows, usual_head_rows
 from lucebox.gguf.requantise import parse_requantise, parse_type
 
@@ -188,12 +189,10 @@ def _drafters(drafter: str, draft_model: str | None, *, nobody: bool) -> tuple[s
         arms = tuple(arm.strip() for arm in drafter.split("+"))
     if len(set(arms)) < len(arms):
         raise ConfigError(f"--drafter {drafter} names one twice", remedy="name each one once")
-    in_need = [name for arm in arms for name in drafters.check(arm) if drafters.get(name).needs_model]
-    if in_need and draft_model is None:
-        raise ConfigError(
-            f"the drafter `{in_need[0]}` needs a draft model", remedy="name one with --draft-model"
-        )
-    if not in_need and draft_model is not None:
+    names = [name for arm in arms for name in drafters.check(arm)]
+    for name in names:
+        drafters.check_model(name, has_model=draft_model is not None)
+    if draft_model is not None and not any(drafters.get(name).needs_model for name in names):
         raise ConfigError(
             f"the drafter {drafter!r} would leave the draft model {draft_model} unused",
             remedy="use --drafter model, or --draft-model none",
@@ -211,12 +210,6 @@ def _check_plugins(options: EngineOptions) -> None:
 def _n_ctx(ctx_size: int | None, target: str) -> int:
     """Context of one sequence in tokens. Raises ConfigError when the model was not trained for so much."""
     with read(target) as file:
-        n_ctx_train = file.n_ctx_train
-    if ctx_size is None:
-        return min(n_ctx_train, DEFAULT_CTX_SIZE_LIMIT)
-    if ctx_size > n_ctx_train:
-        raise ConfigError(
-            f"--ctx-size {ctx_size} is more than the {n_ctx_train} tokens that {target} was trained for",
-            remedy=f"ask for {n_ctx_train} or less",
-        )
-    return ctx_size
+        n_ctx = min(file.n_ctx_train, DEFAULT_CTX_SIZE_LIMIT) if ctx_size is None else ctx_size
+        check_context(file, n_ctx)
+    return n_ctx

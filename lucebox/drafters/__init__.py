@@ -6,7 +6,7 @@ from lucebox.drafters.base import Drafter, DrafterContext
 from lucebox.errors import ConfigError
 from lucebox.plugins import Registry, parse_spec
 
-__all__ = ["Drafter", "DrafterContext", "check", "create", "get", "names", "split"]
+__all__ = ["Drafter", "DrafterContext", "check", "check_model", "create", "get", "names", "split"]
 
 _registry: Registry[Drafter] = Registry(
     "lucebox.drafters",
@@ -45,3 +45,9 @@ def check(spec: str) -> list[str]:
     for part in parts:
         _registry.check(part)
     return [parse_spec(part)[0] for part in parts]
+
+
+def check_model(name: str, *, has_model: bool) -> None:
+    """Raises ConfigError when a drafter guesses by a draft model and there is none."""
+    if get(name).needs_model and not has_model:
+        raise ConfigError(f"the drafter `{name}` needs a draft model", remedy="name one with --draft-model")

@@ -23,7 +23,8 @@ from lucebox.engine.pool import DrafterPool
 from lucebox.engine.step import RoundHandler, Stepper
 from lucebox.errors import ConfigError, VocabularyMismatchError
 from lucebox.ggml.library import load as load_library
-from lucebox.gguf import GgufFile, read
+from lucebox.gguf import read
+from lucebox.gguf.context import check_context
 from lucebox.paths import cache_dir
 from lucebox.runtime.graphs import ROW_BUCKETS
 from lucebox.runtime.runtime import Runtime
@@ -58,7 +59,7 @@ def load(
     with ExitStack() as undo:
         with read(config.target.path) as target_file:
             vocabulary = Vocabulary.from_metadata(target_file.metadata, config.target.path)
-            _check_context(config, target_file)
+            check_context(target_file, config.n_ctx)
             shares_vocabulary = _check_draft(config, vocabulary)
         target = _load_model(config.target, "target model", config.n_ctx, config.n_parallel, on_progress)
         undo.callback(target.close)
@@ -182,17 +183,6 @@ def _context(
         draft_tokenizer=cache(partial(tokenizer, draft)),
         shares_vocabulary=shares_vocabulary,
     )
-
-
-def _check_context(config: EngineConfig, target_file: GgufFile) -> None:
-    """Refuses a context that the target was not trained for."""
-    n_ctx_train = target_file.n_ctx_train
-    if config.n_ctx > n_ctx_train:
-        raise ConfigError(
-            f"a context of {config.n_ctx} tokens is more than the {n_ctx_train} that {config.target.path} "
-            "was trained for",
-            remedy=f"use --ctx-size {n_ctx_train} or less",
-        )
 
 
 def _check_draft(config: EngineConfig, vocabulary: Vocabulary) -> bool:

@@ -74,10 +74,7 @@ class DrafterPool:
         if spec not in self._singles:
             name, _ = parse_spec(spec)
             plugin, context = drafters.get(name), self._context
-            if plugin.needs_model and context.draft_model is None:
-                raise ConfigError(
-                    f"the drafter {name!r} needs a draft model", remedy="name one with --draft-model"
-                )
+            drafters.check_model(name, has_model=context.draft_model is not None)
             if plugin.needs_model and not (plugin.any_vocabulary or context.shares_vocabulary):
                 raise ConfigError(
                     f"the drafter {name!r} needs a draft model of the target's vocabulary",
