@@ -29,8 +29,8 @@ def choose_placements(
 ) -> list[Placement]:
     """Repacking buffer types come first where they can multiply with a matrix of that type and shape;
     everything else stays in the device's own, mapped from the file when the device can read host
-    memory. What `requantise` changes is never mapped. With `packs`, which is for CPUs only, matrices come
-    first that our own kernels take (lucebox.gguf.packing).
+    memory. What `requantise` changes is never mapped. With `packs`, which is for CPUs only, our own kernels
+    (lucebox.gguf.packing) take what they can of the rest.
 
     A tied head is matrix and table at once: it is repacked as a second copy, and looked up from the
     first. Raises UnsupportedModelError when the device cannot compute with a tensor at all.
@@ -39,13 +39,13 @@ def choose_placements(
     placements = []
     with _Probe(library, device) as probe:
         for spec, info in matched:
-            packed = packed_info(spec, info) if packs else None
+            stored, buffer_type = _choose(probe, spec, info, requantise)
+            packed = packed_info(spec, info) if packs and stored is info else None
             if packed is not None:
                 placements.append(
                     Placement(spec, info, packed, probe.default, is_mapped=False, is_packed=True)
                 )
                 continue
-            stored, buffer_type = _choose(probe, spec, info, requantise)
             if buffer_type is None:
                 name = library.ggml_backend_dev_name(device).decode()
                 raise UnsupportedModelError(

@@ -20,7 +20,7 @@ from lucebox.gguf.conversion import RowConverter
 from lucebox.gguf.placement import choose_placements
 from lucebox.gguf.reader import read
 from lucebox.gguf.requantise import TYPES, Requantise
-from lucebox.gguf.specs import Use, match_specs
+from lucebox.gguf.specs import TensorSpec, Use, match_specs
 from lucebox.gguf.tensors import TensorInfo
 from lucebox.runtime.rows import Rows, Want
 from lucebox.runtime.runtime import Runtime
@@ -153,3 +153,28 @@ def test_the_target_drafts_for_itself(tmp_path: Path, quantise: str, n_head_rows
     timings = answers[1].finish.timings
     print(f"{quantise}: {timings.draft_n_accepted} of {timings.draft_n} accepted")
     assert timings.draft_n_accepted > (0.5 if n_head_rows is None else 0.1) * timings.draft_n
+
+
+def test_what_changes_its_type_is_not_packed_for_our_own_kernels(tmp_path: Path) -> None:
+    with Runtime.load(
+        write_tiny(tmp_path / "f32.gguf", **WIDE), device="CPU", n_threads=1, n_ctx=64
+    ) as runtime:
+        file, architecture, hparams = runtime.file, runtime.architecture, runtime.hparams
+        matched = [
+            (spec, as_q4_k(info) if spec.use is Use.MATRIX else info)
+            for spec, info in match_specs(file, architecture.tensors(hparams))
+        ]
+        for requantise in (Requantise(Type.Q8_0), None):
+            placements = choose_placements(
+                load(), runtime.device.pointer, file, matched, requantise, packs=True
+            )
+            matrices = [placement for placement in placements if placement.spec.use is Use.MATRIX]
+            assert {placement.is_converted for placement in matrices} == {requantise is not None}
+            assert {placement.is_packed for placement in matrices} == {requantise is None}
+
+
+def as_q4_k(info: TensorInfo) -> TensorInfo:
+    """As a file would have it that was quantised so."""
+    changed = Requantise(Type.Q4_K).converted(TensorSpec(info.name, info.shape, Use.MATRIX), info)
+    assert changed is not None
+    return changed
