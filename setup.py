@@ -54,6 +54,7 @@ def kernels() -> list[Extension]:
             [path.relative_to(ROOT).as_posix()],
             include_dirs=[np.get_include()],
             extra_compile_args=["-O3", "-g0", "-fno-math-errno"],
+            depends=[header.relative_to(ROOT).as_posix() for header in (ROOT / "kernels").glob("*.h")],
             define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")],
         )
         for path in sorted((ROOT / "kernels").glob("*.pyx"))

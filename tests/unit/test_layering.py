@@ -19,7 +19,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("config", "hub", "_kernels"),
     ("ggml", "gguf"),
     ("text",),
-    ("gguf.conversion",),
+    ("gguf.conversion", "gguf.packing"),
     ("gguf.copy", "gguf.weights"),
     ("gguf.placement",),
     ("models",),
@@ -47,6 +47,7 @@ ONLY: dict[str, tuple[str, ...]] = {
 NOT_IN_THE_SERVER = (
     "ggml",
     "gguf.conversion",
+    "gguf.packing",
     "gguf.copy",
     "gguf.weights",
     "gguf.placement",
