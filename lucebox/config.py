@@ -101,10 +101,9 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         str,
         Flag(
             "who guesses: `model` (the draft model), `suffix` (what the text repeats), `ngram`, `recycle`, "
-            "`tli` or `slem` (a draft model of another vocabulary), a plug-in or `none`; `suffix,model`: each "
-            "goes on behind the one before it; "
-            "`model+suffix,model`: the controller chooses; `auto`: `model+suffix+suffix,model`, or `suffix` "
-            "without a draft model",
+            "`tli` or `slem` (a draft model of another vocabulary), a plug-in or `none`; `suffix,model`: "
+            "each goes on behind the one before it; `model+suffix,model`: the controller chooses; `auto`: "
+            "`model+suffix+suffix,model`, or `suffix` without a draft model",
             Text(),
             "NAME[,NAME…][+…]",
         ),
@@ -113,8 +112,8 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         str,
         Flag(
             "how guesses are judged: `auto` (`greedy` at temperature 0, `match` with a seed, else `block`), "
-            "`token`, `gumbel`, trees by `specinfer`, `rrs`, `kseq`, `traversal`; not lossless: `typical`, `lenient`, "
-            "`mentored`, `fuzzy`",
+            "`token`, `gumbel`, trees by `specinfer`, `rrs`, `kseq`, `traversal`; not lossless: `typical`, "
+            "`lenient`, `mentored`, `fuzzy`",
             Text(),
             "NAME[:OPTION=VALUE,…]",
         ),
