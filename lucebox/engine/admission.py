@@ -12,7 +12,13 @@ from lucebox.draft_length.base import DraftLengthController
 from lucebox.engine.messages import Submit
 from lucebox.engine.pool import DrafterPool
 from lucebox.engine.sequence import EngineSequence
-from lucebox.errors import ConfigError, ContextLengthError, RequestError
+from lucebox.errors import (
+    ConfigError,
+    ContextLengthError,
+    LuceboxError,
+    RequestError,
+    VocabularyMismatchError,
+)
 from lucebox.sampling.params import SamplingParams
 from lucebox.sampling.sampler import Sampler
 from lucebox.text.stop import StopMatcher
@@ -98,7 +104,7 @@ class Admission:
             if submit.prediction:
                 self._pool.get(PREDICTION_DRAFTER)
                 return (PREDICTION_DRAFTER, *self._pool.defaults)
-        except ConfigError as error:
+        except (ConfigError, VocabularyMismatchError) as error:
             raise _of_request(error, "speculative.drafter") from error
         return self._pool.defaults
 
@@ -137,5 +143,5 @@ class Admission:
             raise _of_request(error, "speculative.draft_length") from error
 
 
-def _of_request(error: ConfigError, param: str) -> RequestError:
+def _of_request(error: LuceboxError, param: str) -> RequestError:
     return RequestError(f"{param}: {error.message}", param=param, remedy=error.remedy)

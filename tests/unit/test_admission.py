@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 import pytest
 
 from lucebox import acceptance
-from lucebox.errors import ConfigError, RequestError
+from lucebox.errors import ConfigError, RequestError, VocabularyMismatchError
 from lucebox.sampling.params import SamplingParams, SpeculativeParams
 from tests.support.engine_harness import Harness
 from tests.support.fake_runtime import random_model
@@ -47,3 +49,33 @@ def test_every_strategy_says_if_it_can_judge_sampled_requests(name: str) -> None
 def test_a_wrong_acceptance_of_the_engine_fails_its_start() -> None:
     with pytest.raises(ConfigError, match="did you mean greedy"):
         Harness(N_VOCAB, TARGET, acceptance="gredy")
+
+
+@pytest.mark.parametrize(
+    ("drafter", "words"),
+    [
+        ("ngramm", "did you mean ngram"),
+        ("ngram:k=2", "ngram"),
+        ("ngram,ngram", "has a drafter twice"),
+        ("model", "`model` needs a draft model"),
+    ],
+)
+def test_a_drafter_that_cannot_be_had_is_named(drafter: str, words: str) -> None:
+    harness = Harness(N_VOCAB, TARGET)
+    asked = SamplingParams(speculative=SpeculativeParams(drafter=drafter))
+    with pytest.raises(RequestError, match=words) as caught:
+        harness.submit([1], asked)
+    assert caught.value.param == "speculative.drafter"
+
+
+def test_a_draft_model_that_no_drafter_can_translate_is_the_requests_mistake(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def get(spec: str) -> NoReturn:
+        raise VocabularyMismatchError("no text in common", remedy="use --drafter slem")
+
+    harness = Harness(N_VOCAB, TARGET)
+    monkeypatch.setattr(harness.pool, "get", get)
+    with pytest.raises(RequestError, match="no text in common") as caught:
+        harness.submit([1], SamplingParams(speculative=SpeculativeParams(drafter="tli")))
+    assert caught.value.param == "speculative.drafter"
