@@ -26,7 +26,7 @@ from lucebox.runtime.rows import Rows, Want
 from lucebox.runtime.runtime import Runtime
 from lucebox.sampling.params import SamplingParams
 from tests.support.tiny_engines import LocalEngine, tiny_config
-from tests.support.tiny_models import write_tiny
+from tests.support.tiny_models import TinySpec, tiny_tensors, write_tiny
 
 WIDE = {"n_embd": 256, "n_ff": 256, "n_layer": 1}  # whole blocks of every type
 # Correlation of the logits with those of float32, at least.
@@ -178,3 +178,13 @@ def as_q4_k(info: TensorInfo) -> TensorInfo:
     changed = Requantise(Type.Q4_K).converted(TensorSpec(info.name, info.shape, Use.MATRIX), info)
     assert changed is not None
     return changed
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 3e38, 1e-40])
+@pytest.mark.parametrize("kind", [kind.name.lower() for kind in TYPES])
+def test_no_numbers_make_ggml_abort(tmp_path: Path, kind: str, value: float) -> None:
+    weights = tiny_tensors(TinySpec(**WIDE))["blk.0.ffn_up.weight"]
+    weights[3, 5:9] = value
+    weights[4] = value
+    path = write_tiny(tmp_path / "m.gguf", tensors={"blk.0.ffn_up.weight": weights}, **WIDE)
+    assert logits(path, quantise=kind).shape == (30, 272)
