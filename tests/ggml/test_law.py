@@ -34,9 +34,11 @@ def exact(path: str, params: SamplingParams) -> dict[tuple[int, ...], float]:
 @pytest.mark.parametrize(
     ("acceptance", "draft_length", "filters"),
     [
-        ("token", "threshold:n=3,p_min=0.3", {}),
+        ("block", "threshold:n=3,p_min=0.3", {}),
+        ("block", "fixed:n=3", {"top_k": 4, "frequency_penalty": 0.6, "temperature": 1.3}),
         ("token", "fixed:n=3", {"top_k": 4, "frequency_penalty": 0.6, "temperature": 1.3}),
         ("match", "fixed:n=2", {}),
+        ("gumbel", "fixed:n=3", {"top_p": 0.9, "presence_penalty": 0.5}),
         ("traversal", "fixed:n=5,shape=2x1", {}),
     ],
 )
