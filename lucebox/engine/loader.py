@@ -68,7 +68,7 @@ def load(
                 f"{config.n_parallel} parallel sequences are more than the {target.n_batch} rows of a batch",
                 remedy=f"use --parallel {target.n_batch} or less",
             )
-        draft = _load_draft(config, on_progress)
+        draft = _load_draft(config, shares_vocabulary, on_progress)
         if draft is not None:
             undo.callback(draft.close)
         context = _context(config, target, draft, vocabulary, shares_vocabulary)
@@ -146,13 +146,15 @@ def _needs_model(drafter: str) -> bool:
     return any(drafters.get(name).needs_model for name in drafters.check(drafter))
 
 
-def _load_draft(config: EngineConfig, on_progress: LoadProgress) -> Runtime | None:
-    """The draft model, if there is one. Its cache is sized per sequence, as the target's."""
+def _load_draft(config: EngineConfig, shares_vocabulary: bool, on_progress: LoadProgress) -> Runtime | None:
+    """The draft model, if there is one. Its cache is sized per sequence, as the target's; another vocabulary
+    may need more tokens for the same text."""
     if config.draft is None:
         return None
+    n_wanted = config.n_ctx if shares_vocabulary else config.n_ctx * 5 // 4
     with read(config.draft.path) as file:
-        n_ctx = min(config.n_ctx, file.n_ctx_train)
-    if n_ctx < config.n_ctx:
+        n_ctx = min(n_wanted, file.n_ctx_train)
+    if n_ctx < n_wanted:
         logger.warning(
             "the draft model was trained for %d tokens: sequences that grow longer go on without drafts",
             n_ctx,
