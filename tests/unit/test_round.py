@@ -30,7 +30,7 @@ def logits(row: int) -> Float32Array:
 
 
 def test_rows_know_their_limit_and_the_law_behind_it() -> None:
-    """Behind temperature 0 lies temperature 1, with penalties of the tokens drafted before and all filters."""
+    """Behind temperature 0 lies temperature 1, with all filters, and penalties of tokens drafted before."""
     draft = Draft.chain([3, 4, 3], [None] * 3)
     options = {"frequency_penalty": 1.5, "top_k": 4}
     cold = rows(SamplingParams(temperature=0.0, **options), draft)  # type: ignore[arg-type]
