@@ -99,7 +99,7 @@ class Branching(DraftLengthController):
 
 @dataclass
 class Asked:
-    """A request, and `text`, what it must say if `is_certain`; `n_before` tokens of it came with the request."""
+    """A request. `text` is what it must say if `is_certain`; `n_before` tokens of that came with it."""
 
     params: SamplingParams
     prompt: list[int]
