@@ -17,9 +17,18 @@ def summary(timings: Timings) -> str:
 def _lines(timings: Timings) -> Iterator[tuple[str, str]]:
     yield "prompt", _speed(timings.prompt_n, timings.prompt_ms, timings.prompt_per_second)
     yield "answer", _speed(timings.predicted_n, timings.predicted_ms, timings.predicted_per_second)
-    if not timings.draft_n:
+    drafting = f"{timings.draft_ms:.0f} ms drafting ({timings.draft_share:.0%})"
+    time = f"{drafting}, {timings.verify_ms:.0f} ms verifying"
+    if timings.draft_n:
+        yield from _guessing(timings)
+        yield "time", time
+    else:
         yield "guesses", "none"
-        return
+        if timings.draft_ms:  # somebody looked for some
+            yield "time", time
+
+
+def _guessing(timings: Timings) -> Iterator[tuple[str, str]]:
     yield "guesses", _accepted(timings.draft_n_accepted, timings.draft_n)
     yield (
         "rounds",
@@ -35,8 +44,6 @@ def _lines(timings: Timings) -> Iterator[tuple[str, str]]:
         yield "drafters", "; ".join(shares)
     else:
         yield "drafter", next(iter(timings.drafters))
-    drafting = f"{timings.draft_ms:.0f} ms drafting ({timings.draft_share:.0%})"
-    yield "time", f"{drafting}, {timings.verify_ms:.0f} ms verifying"
 
 
 def _speed(n_tokens: int, ms: float, per_second: float) -> str:

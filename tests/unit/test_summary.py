@@ -35,5 +35,11 @@ def test_several_drafters() -> None:
 
 
 def test_an_answer_without_guesses() -> None:
-    assert list(lines(COST)) == ["prompt", "answer", "guesses"]
+    plain = Timings(prompt_n=30, prompt_ms=100, predicted_n=11, predicted_ms=400, n_rounds=11, verify_ms=380)
+    assert list(lines(plain)) == ["prompt", "answer", "guesses"]
+    assert lines(plain)["guesses"] == "none"
+
+
+def test_time_spent_on_guesses_that_never_came_shows() -> None:
     assert lines(COST)["guesses"] == "none"
+    assert lines(COST)["time"] == "50 ms drafting (10%), 320 ms verifying"
