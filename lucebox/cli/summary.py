@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lucebox.engine.timings import Timings
 
+MAX_POSITIONS = 16  # looked-up guesses may be many times as long
+
 
 def summary(timings: Timings) -> str:
     """A few lines, of a name and figures each."""
@@ -35,13 +37,15 @@ def _guessing(timings: Timings) -> Iterator[tuple[str, str]]:
         f"{timings.n_drafted_rounds} of {timings.n_rounds} with guesses, "
         f"{timings.mean_acceptance_length:.2f} tokens each (mean acceptance length)",
     )
-    yield "by position", " ".join(f"{share:.0%}" for share in timings.per_position_acceptance)
+    shares = [f"{share:.0%}" for share in timings.per_position_acceptance]
+    more = ["…"] if len(shares) > MAX_POSITIONS else []
+    yield "by position", " ".join(shares[:MAX_POSITIONS] + more)
     if len(timings.drafters) > 1:
-        shares = (
+        parts = (
             f"{name} {_accepted(totals.n_accepted, totals.n_drafted)}"
             for name, totals in timings.drafters.items()
         )
-        yield "drafters", "; ".join(shares)
+        yield "drafters", "; ".join(parts)
     else:
         yield "drafter", next(iter(timings.drafters))
 

@@ -34,6 +34,11 @@ def test_several_drafters() -> None:
     assert "drafter" not in shown
 
 
+def test_long_drafts_stay_on_a_line() -> None:
+    shown = lines(COST + DraftedRound("suffix", 60, 60, 60).timings())["by position"]
+    assert shown.split() == ["100%"] * 16 + ["…"]
+
+
 def test_an_answer_without_guesses() -> None:
     plain = Timings(prompt_n=30, prompt_ms=100, predicted_n=11, predicted_ms=400, n_rounds=11, verify_ms=380)
     assert list(lines(plain)) == ["prompt", "answer", "guesses"]
