@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 
 from lucebox.acceptance.base import AcceptanceStrategy, arrays, is_collapsed, judge_chain, uncollapsed
 from lucebox.acceptance.kernels import divergence, verify
@@ -32,21 +33,25 @@ class Mentored(AcceptanceStrategy):
         self.divergence = divergence
 
     def verify(self, draft: Draft, p_rows: Sequence[Distribution], random: RoundRandom) -> Verdict:
+        @cache
+        def mentor(row: int, token: int) -> tuple[float, float]:
+            """(l, b) of a row."""
+            p = uncollapsed(p_rows, row)
+            q = None if is_collapsed(p_rows) else draft.q[row]
+            leniency, b = divergence.mentor(p.ids, p.probs, *arrays(q), token, self.divergence)
+            return leniency, b
+
         def accepts(row: int, token: int) -> bool:
+            leniency, _ = mentor(row, token)
             if is_collapsed(p_rows):
-                p = uncollapsed(p_rows, row)
-                leniency, _ = divergence.mentor(p.ids, p.probs, None, None, token, self.divergence)
-                return is_near_best(p, token, leniency)
+                return is_near_best(uncollapsed(p_rows, row), token, leniency)
             p, u = p_rows[row], random.uniform(row, Purpose.ACCEPT)
-            q = arrays(draft.q[row])
-            leniency, _ = divergence.mentor(p.ids, p.probs, *q, token, self.divergence)
-            return verify.accepts(p.ids, p.probs, *q, token, u * leniency)
+            return verify.accepts(p.ids, p.probs, *arrays(draft.q[row]), token, u * leniency)
 
         def correction(row: int, token: int) -> int:
             p, u = p_rows[row], random.uniform(row, Purpose.RESIDUAL)
-            q = arrays(draft.q[row])
-            _, b = divergence.mentor(p.ids, p.probs, *q, token, self.divergence)
-            return verify.residual_sample(p.ids, p.probs, *q, token, u, 1.0 / b)
+            _, b = mentor(row, token)
+            return verify.residual_sample(p.ids, p.probs, *arrays(draft.q[row]), token, u, 1.0 / b)
 
         return judge_chain(draft, p_rows, random, accepts, correction)
 

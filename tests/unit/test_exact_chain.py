@@ -9,6 +9,8 @@ from fractions import Fraction
 from itertools import product
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lucebox import acceptance
 from lucebox.acceptance.typical import Typical
@@ -193,6 +195,28 @@ def test_production_follows_the_rule(name: str, case: str, deterministic: bool, 
             q_rows = [one_hot(len(row), x) for row, x in zip(q_rows, tokens, strict=True)]
         found = verdict_law(strategy, tokens, p_rows, q_rows, deterministic=deterministic, sparse=sparse)
         assert found == RULES[name](tokens, p_rows, q_rows)
+
+
+@st.composite
+def drafted_chains(draw: st.DrawFn) -> tuple[list[int], list[Law], list[Law]]:
+    """Tokens with the laws behind and before them, which differ from row to row and have zeros."""
+
+    def any_law() -> Law:
+        parts = draw(st.lists(st.integers(0, n_vocab - 1), min_size=8, max_size=8))
+        return law(*(parts.count(x) for x in range(n_vocab)))
+
+    n_vocab, gamma = draw(st.integers(2, 4)), draw(st.integers(0, 4))
+    p, q = [any_law() for _ in range(gamma + 1)], [any_law() for _ in range(gamma)]
+    return [draw(st.sampled_from([x for x, weight in enumerate(row) if weight])) for row in q], p, q
+
+
+@settings(max_examples=120, deadline=None)
+@given(drafted_chains(), st.sampled_from(["token", "block", "match", "lenient", "typical"]), st.booleans())
+def test_production_follows_the_rule_on_any_laws(
+    drafted: tuple[list[int], list[Law], list[Law]], name: str, sparse: bool
+) -> None:
+    tokens, p, q = drafted
+    assert verdict_law(acceptance.create(name), tokens, p, q, sparse=sparse) == RULES[name](tokens, p, q)
 
 
 def test_greedy_follows_the_rule() -> None:
