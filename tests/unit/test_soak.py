@@ -130,6 +130,7 @@ class Clients:
             specs=specs,
         )
         self.asked: dict[str, Asked] = {}
+        self.controllers: list[DraftLengthController] = []
         self._branching = Branching(self.rng)
         self._plain = Harness(N_VOCAB, target_logits, n_ctx=N_CTX)
 
@@ -183,6 +184,8 @@ class Clients:
             sequence.drafters = tuple(self.rng.sample(names, self.rng.randint(1, len(names))))
         if self.rng.random() < 0.3:
             sequence.controller = self._branching
+        assert sequence.controller is not None
+        self.controllers.append(sequence.controller)
 
     def _leave(self, come_back: bool) -> None:
         """Cancels a request; its client, or a server whose engine died, may ask for the rest of it."""
@@ -218,11 +221,19 @@ def test_nobody_depends_on_anybody_and_nothing_is_left(
         check_timings(answer)
     assert harness.draft.cache.n_free == harness.draft.cache.n_cells
     harness.draft.cache.check_integrity()
+    for learner in (*clients.controllers, *harness.pool.singles()):
+        assert not slots_known(learner), f"{type(learner).__name__} remembers sequences that ended"
     failures = [str(record.exc_info[1]) for record in caplog.records if record.exc_info]
     assert failures == ["erratic"] * clients.erratic.n_failures
     total = sum((answer.finish.timings for answer in harness.answers.values()), Timings())
     assert len(total.drafters) > 2
     assert 0 < total.draft_n_accepted < total.draft_n
+
+
+def slots_known(learner: object) -> set[int]:
+    """Sequences that `learner` has something of, in whatever mapping it keeps."""
+    mappings = [value for value in getattr(learner, "__dict__", {}).values() if isinstance(value, dict)]
+    return {key for mapping in mappings for key in mapping if key in range(N_PARALLEL)}
 
 
 def check_timings(answer: Answer) -> None:
