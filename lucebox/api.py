@@ -179,7 +179,7 @@ class Engine:
         return self._template.encode(messages, self.tokenizer)
 
     def stats(self) -> EngineStats:
-        """Sums over all answers that ended."""
+        """Sums over all answers that ended, and what is going on now."""
         return self._client.stats()
 
     def _stream(self, prompt: list[int], params: SamplingParams, prediction: str | None) -> ChunkStream:
