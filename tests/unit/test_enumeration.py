@@ -7,6 +7,7 @@ from fractions import Fraction
 import pytest
 
 from lucebox import acceptance
+from lucebox.errors import ConfigError
 from lucebox.research.enumeration import (
     expected_accepted,
     expected_length,
@@ -22,6 +23,7 @@ from lucebox.research.enumeration import (
 )
 from lucebox.research.exact_chain import RULES, Law, gumbel_acceptance
 from lucebox.research.exact_tree import RULES as TREE_RULES
+from lucebox.research.strategy_rule import rule_of
 from tests.support.enumerate import one_round
 from tests.support.toy import P3, P4, Q3, Q4, TOY_P, TOY_Q, constant, markov
 
@@ -132,3 +134,20 @@ def test_trees_accept_what_the_papers_say() -> None:
 def test_total_variation() -> None:
     assert total_variation({(0,): Fraction(1)}, {(1,): Fraction(1)}) == 1
     assert total_variation(target_law(TOY_P, 1), target_law(TOY_Q, 1)) == Fraction(1, 3)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "gamma", "n_cells"),
+    [("match", 1, 3), ("match", 3, 3), ("token", 1, 6), ("token", 3, 6), ("block", 1, 6), ("block", 2, 12)],
+)
+def test_a_strategy_s_own_code_is_a_rule(strategy: str, gamma: int, n_cells: int) -> None:
+    """On laws in thirds all that it compares with is a multiple of 1/n_cells."""
+    rule, argmax = rule_of(acceptance.create(strategy), n_cells), strategy == "match"
+    found = round_law(rule, TOY_P, TOY_Q, gamma, argmax=argmax)
+    assert found == round_law(RULES[strategy], TOY_P, TOY_Q, gamma, argmax=argmax)
+    assert output_law(rule, TOY_P, TOY_Q, gamma, 3, argmax=argmax) == target_law(TOY_P, 3)
+
+
+def test_shared_noise_has_no_rule() -> None:
+    with pytest.raises(ConfigError, match="shared noise"):
+        rule_of(acceptance.create("gumbel"), n_cells=6)
