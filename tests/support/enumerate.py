@@ -1,8 +1,8 @@
 """Exact output laws of the production strategies, by rational enumeration.
 
 A strategy sees its random numbers only by comparing them with thresholds. So a `Script` answers each
-request with one point of every interval between thresholds, and weighs it by the interval's length: no
-sampling, no tolerance.
+request with points of every interval between thresholds, next to its ends, and weighs them by the
+interval's length: no sampling, and no tolerance beyond NEAR of an interval for where thresholds lie.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from lucebox.research.exact_chain import (
 )
 from lucebox.sampling.random import Purpose
 
+NEAR = Fraction(1, 1000)
 Model = Callable[[tuple[int, ...]], Law]
 Outcomes = dict[tuple[int, ...], Fraction]
 
@@ -68,8 +69,8 @@ class Thresholds:
 def thresholds_of(
     strategy: AcceptanceStrategy, tokens: Sequence[int], p: Sequence[Law], q: Sequence[Law]
 ) -> Thresholds:
-    """Of the exact laws. A wrong threshold here cannot make a wrong strategy look right: what comes out is
-    weighed by these intervals and compared with laws that know nothing of them."""
+    """Of the exact laws. What comes out is weighed by these intervals, and compared with laws that know
+    nothing of them."""
     leniency = Fraction(1)
     laws = list(p)
     match strategy:
@@ -97,11 +98,16 @@ class _UnansweredError(Exception):
 
 @dataclass
 class Script:
-    """Stands in for RoundRandom: answers from `answers`, in order. p[i] is the exact law at row i."""
+    """Stands in for RoundRandom: answers from `answers`, in order. p[i] is the exact law at row i.
+
+    A new request branches into every interval, at both of its ends or, for fewer branches, at one, which
+    changes from request to request.
+    """
 
     p: Sequence[Law]
     thresholds: Thresholds
     answers: list[float]
+    both_ends: bool
     position: int = 0
     n_asked: int = field(default=0, init=False)
 
@@ -121,12 +127,23 @@ class Script:
         if self.n_asked < len(self.answers):
             self.n_asked += 1
             return self.answers[self.n_asked - 1]
-        ends = list(accumulate(weights))
-        raise _UnansweredError([(float(e - w / 2), w) for e, w in zip(ends, weights, strict=True) if w])
+        points: list[tuple[float, Fraction]] = []
+        for end, w in zip(accumulate(weights), weights, strict=True):
+            if w:
+                ends = (float(end - w + NEAR * w), float(end - NEAR * w))
+                chosen = ends if self.both_ends else (ends[hash((*self.answers, end)) & 1],)
+                points += [(u, w / len(chosen)) for u in chosen]
+        raise _UnansweredError(points)
 
 
 def _verdicts(
-    strategy: AcceptanceStrategy, draft: Draft, p: Sequence[Law], q: Sequence[Law], sparse: bool
+    strategy: AcceptanceStrategy,
+    draft: Draft,
+    p: Sequence[Law],
+    q: Sequence[Law],
+    *,
+    sparse: bool,
+    both_ends: bool,
 ) -> Iterator[tuple[Verdict, Fraction]]:
     """Every verdict on `draft`, with the length of the random numbers that lead to it."""
     rows = [distribution(row, sparse=sparse) for row in p]
@@ -135,7 +152,7 @@ def _verdicts(
     while pending:
         answers, weight = pending.pop()
         try:
-            script = Script(p, thresholds, answers)
+            script = Script(p, thresholds, answers, both_ends)
             yield strategy.verify(draft, rows, script), weight  # type: ignore[arg-type]
         except _UnansweredError as asked:
             pending += [([*answers, u], weight * w) for u, w in asked.intervals]
@@ -153,7 +170,9 @@ def verdict_law(
     """The law of (accepted tokens, emitted token) for one drafted chain, q[i] one-hot if `deterministic`."""
     drawn = [None if deterministic else distribution(row, sparse=sparse) for row in q]
     outcomes: defaultdict[tuple[int, int], Fraction] = defaultdict(Fraction)
-    for verdict, weight in _verdicts(strategy, Draft.chain(tokens, drawn), p, q, sparse):
+    for verdict, weight in _verdicts(
+        strategy, Draft.chain(tokens, drawn), p, q, sparse=sparse, both_ends=True
+    ):
         assert verdict.path == tuple(range(verdict.row))
         outcomes[len(verdict.path), verdict.token] += weight
     return dict(outcomes)
@@ -194,7 +213,7 @@ def one_round(
         if mode is DrawMode.ARGMAX:
             laws = [one_hot(len(q), t) for q, t in zip(laws, tokens, strict=True)]
         draft = Draft.chain(tokens, [None] * gamma if mode is DrawMode.ARGMAX else drawn)
-        for verdict, w in _verdicts(strategy, draft, p, laws, sparse):
+        for verdict, w in _verdicts(strategy, draft, p, laws, sparse=sparse, both_ends=False):
             outcomes[(*(tokens[i] for i in verdict.path), verdict.token)] += weight * w
     assert sum(outcomes.values()) == 1
     return dict(outcomes)

@@ -110,6 +110,14 @@ def test_a_longer_prefix_may_stand_where_a_shorter_one_fails() -> None:
     assert verify(draft, rows, {(0, Purpose.ACCEPT): LAST, (1, Purpose.ACCEPT): 0.9}).path == (0, 1)
 
 
+def test_a_prefix_that_is_not_allowed_does_not_stand_at_u_0() -> None:
+    """a(1) = 1/2, and a(1) * p lies below q everywhere: h(1) = 0. To stand there would leave no residual."""
+    p, q = distribution(law("0.25", "0.75")), distribution(law("0.5", "0.5"))
+    half, late = distribution(law("0.5", "0.5")), distribution(law("0.25", "0.75"))
+    given = {(0, Purpose.ACCEPT): 0.0, (1, Purpose.ACCEPT): LAST}
+    assert verify(Draft.chain([0, 1], [q, late]), [p, half, half], given) == Verdict((), 1, 0)
+
+
 def test_every_prefix_has_its_own_draw() -> None:
     p, q = distribution(P3), distribution(law("0.1", "0.2", "0.7"))
     random = Fixed({(i, Purpose.ACCEPT): LAST for i in range(3)})
