@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lucebox import terminal
-from lucebox.config import ServerConfig
+from lucebox.config import KEEP, ModelConfig, ServerConfig
 from lucebox.engine.messages import EngineInfo, ModelInfo
 
 
@@ -17,11 +17,9 @@ def say_plan(config: ServerConfig) -> None:
     """One line each for what will be loaded, before it is."""
     engine = config.engine
     say(f"target   {config.model_alias} ({Path(engine.target.path).name}), device {engine.target.device}")
-    if engine.draft is None:
-        say(f"draft    {', '.join(engine.drafters) or 'none'}")
-    else:
-        draft = Path(engine.draft.path).name
-        say(f"draft    {draft}, device {engine.draft.device}, draft length {engine.draft_length}")
+    say(f"draft    {_draft(engine.draft)}")
+    how = f"draft length {engine.draft_length}, acceptance {engine.acceptance}"
+    say(f"guesses  by {' + '.join(engine.drafters)}, {how}" if engine.drafters else "guesses  none")
     lanes = "one sequence" if engine.n_parallel == 1 else f"{engine.n_parallel} sequences"
     say(
         f"context  {engine.n_ctx} tokens, {lanes} at a time, KV cache {engine.target.kv_type}, "
@@ -37,3 +35,14 @@ def say_ready(info: EngineInfo, url: str) -> None:
 
 def _loaded(role: str, model: ModelInfo) -> str:
     return f"{role} on {model.device} ({model.n_bytes / 2**20:,.0f} MiB)"
+
+
+def _draft(model: ModelConfig | None) -> str:
+    if model is None:
+        return "no model"
+    parts = [Path(model.path).name, f"device {model.device}"]
+    if model.quantise != KEEP:
+        parts.append(f"weights {model.quantise}")
+    if model.n_head_rows is not None:
+        parts.append(f"the first {model.n_head_rows} tokens")
+    return ", ".join(parts)
