@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+import msgspec
+
 from lucebox.config import EngineConfig, ServerConfig
 from lucebox.engine.client import EngineClient, EngineState, EngineStatus, StatusHandler
 from lucebox.engine.messages import EngineInfo
@@ -169,10 +171,13 @@ class Service:
     def fingerprint(self) -> str:
         """Changes whenever the same seed may give another answer."""
         engine = self.config.engine
-        parts = [engine.acceptance, *engine.drafters, engine.draft_length]
-        for model in (engine.target, engine.draft):
-            parts += [] if model is None else [Path(model.path).name, model.device, model.kv_type]
-        return "fp_" + hashlib.sha256("\0".join(parts).encode()).hexdigest()[:10]
+        models = [
+            msgspec.structs.replace(model, path=Path(model.path).name)
+            for model in (engine.target, engine.draft)
+            if model is not None
+        ]
+        parts = [engine.acceptance, engine.drafters, engine.draft_length, models]
+        return "fp_" + hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:10]
 
     async def _load(self) -> None:
         try:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
 from lucebox.errors import RequestError
 from tests.support.scripted_engine import BOS, says
-from tests.support.serving import CHAT, HELLO, ask, events, serving
+from tests.support.serving import CHAT, HELLO, ask, events, server_config, serving
 
 HI = says(b"Hi ", b"there")
 
@@ -239,3 +240,21 @@ def test_the_template_may_refuse() -> None:
     assert response.status_code == 400
     assert response.json()["error"]["param"] == "messages"
     assert "alternate" in response.json()["error"]["message"]
+
+
+def test_the_fingerprint_changes_with_what_may_change_an_answer() -> None:
+    base = server_config().engine
+    requantised = msgspec.structs.replace(base.target, quantise="q4_0")
+    elsewhere = msgspec.structs.replace(base.target, path="/another/folder/tiny-q4.gguf")
+    engines = [
+        base,
+        msgspec.structs.replace(base, draft=base.target),
+        msgspec.structs.replace(base, draft=requantised),
+        msgspec.structs.replace(base, target=requantised),
+        msgspec.structs.replace(base, drafters=("suffix",)),
+        msgspec.structs.replace(base, acceptance="token"),
+        msgspec.structs.replace(base, target=elsewhere),
+    ]
+    prints = [ask(HI, CHAT, {"messages": HELLO}, engine=e).json()["system_fingerprint"] for e in engines]
+    assert prints[-1] == prints[0]  # the same file in another place
+    assert len(set(prints)) == len(prints) - 1
