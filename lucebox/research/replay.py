@@ -17,7 +17,7 @@ from lucebox.sampling.gumbel import gumbel_argmax
 from lucebox.sampling.random import RoundRandom
 
 RECORDED = "recorded"
-MAX_NOISE_TRIES = 200_000
+MAX_NOISE_TRIES = 20_000
 _ANY_ROOM = 2**16
 
 
@@ -27,8 +27,9 @@ class Replay:
 
     `n_accepted_at[i]` counts the rounds of which token i stood. `n_censored` rounds would have been drafted
     further than they were recorded: their drafts end where the recording does, so that figures of a
-    controller that likes long drafts are too low. `n_unjudged` are left out, since no noise was found that
-    drafts their tokens. `ms` is what the rounds cost by the cost table, 0 without one.
+    controller that likes long drafts are too low. `n_unjudged` rounds are left out, since no shared noise
+    was found that drafts their tokens: unlikely ones, so that the others look a little better than all would.
+    `ms` is what the rounds cost by the cost table, 0 without one.
     """
 
     n_rounds: int = 0
