@@ -53,8 +53,7 @@ class PredictionDrafter(Drafter):
     def fork(self, source: int, target: int) -> None:
         self.release(target)
         if source in self._alignments:
-            n_start = self._alignments[source].n_start
-            self._alignments[target] = _Alignment(n_start, n_start)
+            self._alignments[target] = replace(self._alignments[source])
 
     def release(self, sequence: int) -> None:
         self._alignments.pop(sequence, None)
