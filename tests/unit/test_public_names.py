@@ -19,7 +19,7 @@ PLUGINS = {
 }
 FIRST = {
     "acceptance": ["block", "fuzzy", "greedy", "gumbel", "lenient", "match", "mentored", "token", "typical"],
-    "drafters": ["model"],
+    "drafters": ["model", "ngram", "prediction", "recycle", "suffix"],
     "draft_length": ["fixed", "threshold"],
     "models": ["llama", "qwen2"],
 }
