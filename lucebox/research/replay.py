@@ -67,8 +67,8 @@ class Replay:
 
 def replay(
     trace: Trace,
-    strategy: str,
-    controller: str = RECORDED,
+    strategy: str | AcceptanceStrategy,
+    controller: str | DraftLengthController = RECORDED,
     *,
     seed: int = 0,
     n_times: int = 1,
@@ -76,15 +76,20 @@ def replay(
 ) -> Replay:
     """Every drafted round of `trace`, `n_times` over, each with random numbers of its own.
 
-    Rounds stay where they were recorded: what is accepted now does not move the next one. `controller` is
+    Strategy and controller are made from their specs, or given as they are. Rounds stay where they were
+    recorded: what is accepted now does not move the next one. `controller` is
     asked for the length of each, sees what the draft's laws show it as far as it goes, and learns from the
     outcome; `recorded` takes the drafts as they are. Laws that were truncated keep the probabilities of kept
     tokens, and all the rest lies on one more. At temperature 0 a trace holds the one-hot limits alone.
 
     Raises ConfigError for names that are unknown, and for a strategy that the trace lacks something for.
     """
-    judge = _Judge(acceptance.create(strategy), strategy)
-    planner = None if controller == RECORDED else _Planner(draft_length.create(controller), strategy, costs)
+    name = strategy if isinstance(strategy, str) else type(strategy).__name__
+    judge = _Judge(acceptance.create(strategy) if isinstance(strategy, str) else strategy, name)
+    planner = None
+    if controller != RECORDED:
+        made = draft_length.create(controller) if isinstance(controller, str) else controller
+        planner = _Planner(made, name, costs)
     random = np.random.default_rng(seed)
     result = Replay()
     sequences = {request.id: i for i, request in enumerate(trace.requests)}

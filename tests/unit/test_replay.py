@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lucebox import acceptance
 from lucebox.core import Distribution, Verdict
+from lucebox.draft_length.base import Costs, DraftLengthController, Plan, SequenceState
 from lucebox.errors import ConfigError
 from lucebox.research import RecordedRound, Trace, TraceHeader, Truncation
 from lucebox.research.costs import CostModel
@@ -238,6 +240,46 @@ def test_controllers_run_over_a_whole_trace(controller: str) -> None:
     assert result.n_rounds == len(rounds)
     assert result.ms_per_token > 0
     assert result.n_accepted <= result.n_drafted <= 3 * len(rounds)
+
+
+class Impatient(DraftLengthController):
+    """Has a draft end behind its second token, and thinks little of what was looked up."""
+
+    def plan(self, batch: Sequence[SequenceState], costs: Costs) -> dict[int, Plan]:
+        (state,) = batch
+        assert state.acceptance == "Token"
+        return {state.sequence: Plan("nobody", 3, otherwise=Plan(state.drafters[0], 8))}
+
+    def is_long_enough(self, sequence: int, depth: int) -> bool:
+        return depth == 2
+
+    def trim(self, sequence: int, drafter: str, tokens: Sequence[int]) -> int:
+        return len(tokens) - 2
+
+
+def test_controllers_end_and_trim_drafts() -> None:
+    token = acceptance.create("token")
+    drawn = round_of([0, 0, 0], [distribution(P3)] * 4, [distribution(Q3)] * 3)
+    looked_up = round_of([0, 0, 0], [distribution(P3)] * 4, [None] * 3)
+    for r, n_drafted in ((drawn, 2), (looked_up, 1)):
+        result = replay(trace_of([r]), token, Impatient(), costs=COSTS)
+        assert (result.n_drafted, result.n_censored) == (n_drafted, 0)
+
+
+def test_no_draft_at_all_is_plain_decoding() -> None:
+    for strategy in ("gumbel", "token"):
+        rounds = [r for r, _ in chains(P3, Q3, 2)]
+        result = replay(trace_of(rounds), strategy, "threshold:n=2,p_min=0.9", costs=COSTS)
+        assert (result.n_drafted, result.acceptance_rate, result.mean_acceptance_length) == (0, 0.0, 1.0)
+        assert result.ms_per_token == 10.0
+
+
+def test_rounds_that_no_noise_drafts_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lucebox.research.replay.MAX_NOISE_TRIES", 1)
+    rounds = [r for r, _ in chains(P3, Q3, 2)]
+    result = replay(trace_of(rounds), "gumbel", n_times=50)
+    assert result.n_rounds + result.n_unjudged == 50 * len(rounds)
+    assert result.n_unjudged > 100
 
 
 def test_a_controller_needs_costs() -> None:
