@@ -18,7 +18,7 @@ from tests.support.enumerate import Law, joint_law, law, one_hot
 from tests.support.laws import Choose, Decoder, p_value
 from tests.support.toy import P3, P4, Q3, Q4, constant, markov
 
-N_RUNS = 3_000
+N_RUNS = 2_000
 P, Q = markov(3, 1), markov(3, 3)
 LAW_4, OTHER_LAW_4 = law("0.4", "0.3", "0.2", "0.1"), law("0.2", "0.25", "0.35", "0.2")
 SPECINFER = acceptance.create("specinfer")
