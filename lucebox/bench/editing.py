@@ -17,7 +17,7 @@ _ENTITIES = (
     ("Repair", "repairs", "job", "mechanic", "hours", 8),
     ("Reading", "readings", "sensor", "station", "degrees", 35),
 )
-_NAMES = (("normalise", "tidy"), ("collapse", "squeeze"), ("cleaned", "trimmed"))
+_NAMES = (("normalise", "tidy"), ("cleaned", "trimmed"))
 
 _HEADER = '''"""Reads, checks and prints {plurals}."""
 

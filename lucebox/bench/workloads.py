@@ -119,7 +119,7 @@ def _maker(name: str) -> Maker:
 
 def _code(engine: Engine, size: Size) -> list[Case]:
     """HumanEval as people ask an instruct model: complete this function."""
-    n_prompts, n_tokens = size.of(2, 128)
+    n_prompts, n_tokens = size.of(2, 96)
     problems = human_eval.problems()
     chosen = random.Random(size.seed).sample(problems, min(n_prompts, len(problems)))
     return [
@@ -143,7 +143,7 @@ def _edit(engine: Engine, size: Size) -> list[Case]:
 
 
 def _summarise(engine: Engine, size: Size) -> list[Case]:
-    n_prompts, n_tokens = size.of(1, 128)
+    n_prompts, n_tokens = size.of(1, 96)
     articles = _chosen(ARTICLES, n_prompts, size.seed)
     return [
         Case(f"summarise/{i}", _chat(engine, f"Summarise this article.\n\n{article}", _TEXT_SYSTEM), n_tokens)
@@ -152,7 +152,7 @@ def _summarise(engine: Engine, size: Size) -> list[Case]:
 
 
 def _prose(engine: Engine, size: Size) -> list[Case]:
-    n_prompts, n_tokens = size.of(1, 128)
+    n_prompts, n_tokens = size.of(1, 96)
     prompts = _chosen(STORY_PROMPTS, n_prompts, size.seed)
     return [
         Case(f"prose/{i}", _chat(engine, prompt, _TEXT_SYSTEM), n_tokens, temperature=1.0)
@@ -162,7 +162,7 @@ def _prose(engine: Engine, size: Size) -> list[Case]:
 
 def _conversation(engine: Engine, size: Size) -> list[Case]:
     """Each turn is a case. The answers in its history are the target's own, the same for every arm."""
-    n_prompts, n_tokens = size.of(1, 96)
+    n_prompts, n_tokens = size.of(1, 64)
     params = SamplingParams(
         temperature=0.0, max_tokens=n_tokens, speculative=SpeculativeParams(enabled=False)
     )
