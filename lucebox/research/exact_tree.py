@@ -7,11 +7,12 @@ the rule's strategy has them drawn. Written from the papers, and apart from the 
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, product
 from types import MappingProxyType
 
 Law = tuple[Fraction, ...]
@@ -66,7 +67,8 @@ def kseq_ratio(p: Law, q: Law, k: int) -> tuple[Fraction, Fraction]:
 
 
 def traversal(candidates: Sequence[int], p: Law, q: Law) -> Emitted:
-    """Leaves behind the root, drawn without replacement (Weng et al. 2505.12398)."""
+    """Leaves behind the root, drawn without replacement (Weng et al. 2505.12398): as `rrs`. What this
+    strategy is for are deeper trees, which it does not judge row by row: see `traverse`."""
     laws = _without_siblings(candidates, q)
     nodes = tuple(Node(token, law, p) for token, law in zip(candidates, laws, strict=True))
     emitted: defaultdict[tuple[int, int], Fraction] = defaultdict(Fraction)
@@ -141,6 +143,34 @@ def drawn(q: Law, k: int, *, distinct: bool) -> Iterator[tuple[tuple[int, ...], 
             rest_of_q = _without(q, token) if distinct else q
             for rest, x in drawn(rest_of_q, k - 1, distinct=distinct):
                 yield (token, *rest), w * x
+
+
+def drawn_trees(
+    target: Callable[[tuple[int, ...]], Law],
+    drafter: Callable[[tuple[int, ...]], Law],
+    shape: Sequence[int],
+    *,
+    distinct: bool,
+    prefix: tuple[int, ...] = (),
+) -> Iterator[tuple[tuple[Node, ...], Fraction]]:
+    """Every tree that may be drafted behind `prefix`, whose nodes of depth d have `shape[d]` children drawn
+    as in `drawn`, for `traverse`."""
+    if not shape:
+        yield (), ONE
+        return
+    q = drafter(prefix)
+    for tokens, weight in drawn(q, shape[0], distinct=distinct):
+        laws = _without_siblings(tokens, q) if distinct else [q] * len(tokens)
+        texts = [(*prefix, token) for token in tokens]
+        below = (
+            list(drawn_trees(target, drafter, shape[1:], distinct=distinct, prefix=text)) for text in texts
+        )
+        for choice in product(*below):
+            nodes = zip(tokens, laws, texts, choice, strict=True)
+            tree = tuple(
+                Node(token, law, target(text), children) for token, law, text, (children, _) in nodes
+            )
+            yield tree, weight * math.prod((w for _, w in choice), start=ONE)
 
 
 def optimal_acceptance(p: Law, q: Law, k: int) -> Fraction:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 from fractions import Fraction
-from itertools import product
 
 import pytest
 from scipy.optimize import linprog
@@ -16,11 +14,12 @@ from lucebox.research.exact_tree import (
     Node,
     acceptance,
     drawn,
+    drawn_trees,
     kseq_ratio,
     optimal_acceptance,
     traverse,
 )
-from tests.support.enumerate import Model, Outcomes, joint_law
+from tests.support.enumerate import Outcomes, joint_law
 from tests.support.toy import P3, P4, Q3, Q4, TOY_P, TOY_Q, constant, markov
 
 DISTINCT = {"specinfer": False, "kseq": False, "rrs": True, "traversal": True}
@@ -114,7 +113,7 @@ def test_traversal_keeps_the_joint_law(shape: tuple[int, ...], distinct: bool) -
     target, drafter = markov(n_vocab, 2), markov(n_vocab, 5)
     n = len(shape) + 1
     found: Outcomes = defaultdict(Fraction)
-    for tree, weight in trees(target, drafter, (), shape, distinct):
+    for tree, weight in drawn_trees(target, drafter, shape, distinct=distinct):
         for (path, token), w in traverse(target(()), tree).items():
             text = (*tokens_on(tree, path), token)
             for rest, x in joint_law(
@@ -130,7 +129,7 @@ def test_traversal_keeps_the_joint_law(shape: tuple[int, ...], distinct: bool) -
 def test_traversal_of_a_chain_accepts_as_block(gamma: int, expected: str) -> None:
     p, q = constant(TOY_P), constant(TOY_Q)
     total = Fraction(0)
-    for tree, weight in trees(p, q, (), (1,) * gamma, distinct=True):
+    for tree, weight in drawn_trees(p, q, (1,) * gamma, distinct=True):
         total += weight * sum(len(path) * w for (path, _), w in traverse(TOY_P, tree).items())
     assert total == Fraction(expected)
 
@@ -141,26 +140,3 @@ def tokens_on(tree: tuple[Node, ...], path: tuple[int, ...]) -> list[int]:
         tokens.append(tree[i].token)
         tree = tree[i].children
     return tokens
-
-
-def trees(
-    target: Model, drafter: Model, prefix: tuple[int, ...], shape: tuple[int, ...], distinct: bool
-) -> Iterator[tuple[tuple[Node, ...], Fraction]]:
-    """Every tree of this shape that may be drafted behind `prefix`."""
-    if not shape:
-        yield (), Fraction(1)
-        return
-    for tokens, weight in drawn(drafter(prefix), shape[0], distinct=distinct):
-        laws, q = [], drafter(prefix)
-        for token in tokens:
-            laws.append(q)
-            if distinct and sum(q) != q[token]:
-                rest = [w if i != token else Fraction(0) for i, w in enumerate(q)]
-                q = tuple(w / sum(rest) for w in rest)
-        below = [list(trees(target, drafter, (*prefix, t), shape[1:], distinct)) for t in tokens]
-        for choice in product(*below):
-            w = weight
-            for _, x in choice:
-                w *= x
-            nodes = zip(tokens, laws, choice, strict=True)
-            yield tuple(Node(t, q, target((*prefix, t)), children) for t, q, (children, _) in nodes), w
