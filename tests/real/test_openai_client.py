@@ -98,6 +98,28 @@ def test_streaming_chat(client: OpenAI) -> None:
     assert chunks[-1].usage == whole.usage
 
 
+def test_predicted_outputs(client: OpenAI) -> None:
+    """An answer that is predicted whole takes a few rounds, and says so."""
+    messages = ask("Count from one to five.")
+    whole = client.chat.completions.create(model=SMOL, messages=messages, temperature=0, max_tokens=24)
+    predicted = client.chat.completions.create(
+        model=SMOL,
+        messages=messages,
+        temperature=0,
+        max_tokens=24,
+        prediction={"type": "content", "content": whole.choices[0].message.content or ""},
+        extra_body={"speculative": {"draft_length": "fixed:n=8"}},
+    )
+    assert whole.usage is not None
+    assert predicted.usage is not None
+    assert whole.usage.completion_tokens_details is None
+    details = predicted.usage.completion_tokens_details
+    assert details is not None
+    assert details.accepted_prediction_tokens is not None
+    assert details.accepted_prediction_tokens >= predicted.usage.completion_tokens // 2
+    assert details.rejected_prediction_tokens is not None
+
+
 def test_completions(client: OpenAI) -> None:
     answer = client.completions.create(
         model=SMOL, prompt="The capital of France is", temperature=0, max_tokens=4, logprobs=2
