@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--costs",
         metavar="FILE",
         help='measured costs: JSON {"verify_ms": {"1": 38.0, "2": 65.0, …}, "draft_ms": 20.0}, by rows to '
-        "verify, or a calibration of the engine",
+        "verify, or a file that an engine measured, costs/*.json in the cache folder",
     )
     parser.add_argument(
         "--max-length", metavar="N", default="16", help="longest draft looked at [default: %(default)s]"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -41,15 +41,15 @@ class CostModel:
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
-        """The table in a JSON file: {"verify_ms": {"1": 38.0, "2": 65.0, …}, "draft_ms": 20.0}, or what
-        lucebox.draft_length.costs.CostTable.to_dict gives, at an empty context.
+        """The table in a JSON file: {"verify_ms": {"1": 38.0, "2": 65.0, …}, "draft_ms": 20.0}, or what an
+        engine measured and keeps as `costs/*.json` in the cache folder, at an empty context.
 
         Raises ConfigError for any other content.
         """
         try:
             table = json.loads(Path(path).read_text(encoding="utf-8"))
             if "verify_ms" not in table:
-                return cls._of_calibration(table)
+                return cls._of_engine(table["costs"])
             verify = {int(rows): float(ms) for rows, ms in table["verify_ms"].items()}
             draft = float(table["draft_ms"])
         except (ValueError, KeyError, TypeError, AttributeError, UnicodeDecodeError) as error:
@@ -62,12 +62,12 @@ class CostModel:
         return cls(verify, draft)
 
     @classmethod
-    def _of_calibration(cls, table: Mapping[str, Any]) -> Self:
+    def _of_engine(cls, table: Mapping[str, Any]) -> Self:
         verify = {int(rows): float(ms) for rows, ms in table["verify"]["points"].items()}
         return cls(verify, float(table["draft"]["points"]["1"]))
 
     @classmethod
-    def of_rounds(cls, rounds: list[RecordedRound]) -> Self:
+    def of_rounds(cls, rounds: Sequence[RecordedRound]) -> Self:
         """Medians of recorded rounds, those that caught a drafter up left out.
 
         Raises ConfigError where no plain round was recorded and none with a draft.

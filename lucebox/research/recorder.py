@@ -12,6 +12,7 @@ from lucebox.config import EngineConfig, EngineOptions
 from lucebox.core import Draft, DrawMode, Verdict
 from lucebox.engine.messages import EngineInfo
 from lucebox.engine.round import LawRows, Round
+from lucebox.errors import TraceError
 from lucebox.research.kept_law import KeptLaw, Truncation, keep
 from lucebox.research.records import RecordedRequest, RecordedRound, TraceHeader
 from lucebox.research.trace_file import TraceWriter
@@ -48,10 +49,13 @@ def record(
     """Answers `prompts` one after the other and writes the trace of it to `path`.
 
     Only a strategy that asks for laws of the draft (`token`, `block`, …) makes a trace that such strategies
-    can judge again. `on_answer` hears how many prompts are done. Raises what the engine raises, and OSError.
+    can judge again. `on_answer` hears how many prompts are done. Raises what the engine raises, TraceError
+    and OSError.
     """
     truncation = truncation or Truncation()
     truncation.validate()
+    if not Path(path).parent.is_dir():  # before minutes of work
+        raise TraceError(path, "there is no such folder")
     config = resolve_engine(engine) if isinstance(engine, EngineOptions) else engine
     recorder: Recorder | None = None
 

@@ -71,6 +71,9 @@ class Serial(Schedule):
 
     gamma: int
 
+    def __post_init__(self) -> None:
+        _check_length("serial drafting", self.gamma, 0)
+
     def _tokens_per_ms(self, alpha: float, costs: CostModel) -> float:
         ms = costs.draft_ms("", self.gamma) + costs.verify_ms(self.gamma + 1)
         return expected_tokens(alpha, self.gamma) / ms
@@ -93,8 +96,7 @@ class Pearl(Schedule):
     gamma: int
 
     def __post_init__(self) -> None:
-        if self.gamma < 2:
-            raise ConfigError("PEARL needs a draft length of 2 or more")
+        _check_length("PEARL", self.gamma, 2)
 
     def _tokens_per_ms(self, alpha: float, costs: CostModel) -> float:
         g, n = self.gamma, alpha ** (self.gamma - 1) / (1 - alpha**self.gamma)
@@ -123,6 +125,7 @@ class Ssd(Schedule):
     hit_rate: float
 
     def __post_init__(self) -> None:
+        _check_length("SSD", self.gamma, 1)
         if not 0.0 <= self.hit_rate <= 1.0:
             raise ConfigError(f"the hit rate must be in [0, 1], not {self.hit_rate!r}")
 
@@ -149,6 +152,9 @@ class Dsi(Schedule):
     again as soon as a rejection is detected."""
 
     lookahead: int
+
+    def __post_init__(self) -> None:
+        _check_length("DSI", self.lookahead, 1)
 
     def _tokens_per_ms(self, alpha: float, costs: CostModel) -> float:
         n_blocks = alpha / (1 - alpha**self.lookahead)
@@ -181,6 +187,11 @@ def best_ssd(
 def best_pearl(alpha: float, costs: CostModel, gammas: Iterable[int] = range(2, MAX_GAMMA + 1)) -> Pearl:
     """The PEARL schedule of the highest speed-up; the shortest draft among ties."""
     return max((Pearl(gamma) for gamma in gammas), key=lambda schedule: schedule.speed_up(alpha, costs))
+
+
+def _check_length(schedule: str, n: int, least: int) -> None:
+    if n < least:
+        raise ConfigError(f"{schedule} needs a draft length of {least} or more, not {n}")
 
 
 def _accepted(

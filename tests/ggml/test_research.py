@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from lucebox import SamplingParams, SpeculativeParams
-from lucebox.config import EngineConfig
-from lucebox.errors import ConfigError, RequestError
+from lucebox.config import EngineConfig, EngineOptions
+from lucebox.errors import ConfigError, RequestError, TraceError
 from lucebox.research import Trace, Truncation, expected_tokens, record
 from lucebox.research.costs import CostModel
 from lucebox.research.expected import STRATEGIES, expected_accepted
@@ -143,6 +143,11 @@ def test_the_command(
     err = capsys.readouterr().err
     assert "no folder" in err
     assert "--tokens must be" in err
+
+
+def test_a_folder_that_is_not_there_is_told_before_anything_is_loaded(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="no such folder"):
+        record(EngineOptions(target_model="no-such-model"), [], params("block"), tmp_path / "none" / "t")
 
 
 def test_a_request_that_is_refused_leaves_no_trace(tmp_path: Path) -> None:

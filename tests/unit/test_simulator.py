@@ -103,9 +103,9 @@ def test_overlap_loses_to_tuned_serial_drafting_where_little_is_accepted() -> No
     "schedule", [Serial(0), Serial(4), Pearl(2), Pearl(6), Ssd(4, 0.7), Dsi(1), Dsi(3)], ids=str
 )
 def test_drawn_rounds_tend_to_the_closed_form(schedule: Schedule, alpha: float, costs: CostModel) -> None:
-    run = schedule.simulate(alpha, costs, 100_000, seed=1)
+    run = schedule.simulate(alpha, costs, 40_000, seed=1)
     found = run.n_tokens / run.ms * costs.verify_ms(1)
-    assert found == pytest.approx(schedule.speed_up(alpha, costs), rel=0.01)
+    assert found == pytest.approx(schedule.speed_up(alpha, costs), rel=0.015)
     assert schedule.simulate(alpha, costs, 1000, seed=7) == schedule.simulate(alpha, costs, 1000, seed=7)
 
 
@@ -139,7 +139,8 @@ def test_costs_come_from_a_file(tmp_path: Path) -> None:
 def test_costs_come_from_a_calibration(tmp_path: Path) -> None:
     path = tmp_path / "calibration.json"
     target = {"points": {"1": 38.0, "4": 97.0}, "slopes": {"1": 0.01}}
-    path.write_text(json.dumps({"verify": target, "draft": {"points": {"1": 12.0}, "slopes": {}}}))
+    measured = {"verify": target, "draft": {"points": {"1": 12.0}, "slopes": {}}}
+    path.write_text(json.dumps({"key": {"machine": "x86_64"}, "costs": measured}))
     costs = CostModel.read(path)
     assert costs.verify == pytest.approx({1: 38.0, 4: 97.0})
     assert costs.draft == pytest.approx(12.0)
@@ -151,7 +152,7 @@ def test_costs_come_from_a_calibration(tmp_path: Path) -> None:
         "",
         "[]",
         "{}",
-        '{"verify": {"points": {"1": 3}, "slopes": {}}}',
+        '{"costs": {"verify": {"points": {"1": 3}}, "draft": {"points": {}}}}',
         '{"verify_ms": {"one": 3}, "draft_ms": 1}',
         '{"verify_ms": {"2": 3}, "draft_ms": 1}',
         '{"verify_ms": {"1": 3, "0": 3}, "draft_ms": 1}',
@@ -182,7 +183,8 @@ def test_impossible_rates_are_refused(alpha: float) -> None:
 
 
 def test_impossible_schedules_are_refused() -> None:
-    with pytest.raises(ConfigError, match="2 or more"):
-        Pearl(1)
+    for make in (lambda: Pearl(1), lambda: Ssd(0, 0.5), lambda: Dsi(0), lambda: Serial(-1)):
+        with pytest.raises(ConfigError, match="or more"):
+            make()
     with pytest.raises(ConfigError, match="hit rate"):
         Ssd(3, 1.5)
