@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import builtins
 import json
+import re
+import shlex
 import struct
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -15,6 +17,7 @@ from lucebox.cli.main import main
 from lucebox.errors import ConfigError
 from lucebox.research.plots import plot_positions
 from lucebox.research.replay import Replay
+from tests.support.readme import README
 
 
 def cells(line: str) -> list[str]:
@@ -57,6 +60,16 @@ def test_plots_are_drawn(name: str, tmp_path: Path, capsys: pytest.CaptureFixtur
         drawn = path.read_text()
         assert drawn.count("<path") > 20
         assert "Matplotlib" in text
+
+
+def test_the_readme_s_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (line,) = re.findall(r"^lucebox (simulate .+)$", README.read_text(encoding="utf-8"), re.MULTILINE)
+    assert main(shlex.split(line)) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["speed-up.png"]
+    assert "drawn to speed-up.png" in capsys.readouterr().out
 
 
 def png_size(path: Path) -> tuple[int, int]:
