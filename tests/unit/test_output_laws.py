@@ -16,7 +16,7 @@ from tests.support.enumerate import Law, joint_law
 from tests.support.laws import Choose, Decoder, p_value
 from tests.support.toy import P3, P4, Q3, Q4, TOY_P, TOY_Q, constant, markov
 
-N_RUNS = 6_000
+N_RUNS = 4_000
 TOY_TOKEN = ("2/3", "10/9", "38/27", "130/81", "422/243", "1330/729")
 TOY_BLOCK = ("2/3", "11/9", "5/3", "166/81", "64/27", "1933/729")
 P, Q = markov(3, 1), markov(3, 3)
@@ -91,13 +91,13 @@ def test_wrong_keys_would_be_seen(random: Callable[[int, int], RoundRandom], nam
 
 def test_block_at_one_length_needs_keys_by_round() -> None:
     """It looks behind the accepted prefix: keyed by position alone, three toy tokens are off by TV 1/18."""
-    p, n = constant(TOY_P), 3
+    p, n, n_runs = constant(TOY_P), 3, 8_000
     exact = joint_law(p, n)
     distances = {}
     for random in (RoundRandom, KeyedByPosition):
         decoder = Decoder(acceptance.create("block"), p, constant(TOY_Q), always(2), random=random)
-        counts = Counter(decoder.tokens(seed, n) for seed in range(N_RUNS))
-        distances[random] = sum(abs(counts[text] / N_RUNS - float(w)) for text, w in exact.items()) / 2
+        counts = Counter(decoder.tokens(seed, n) for seed in range(n_runs))
+        distances[random] = sum(abs(counts[text] / n_runs - float(w)) for text, w in exact.items()) / 2
     assert distances[RoundRandom] < 0.02
     assert abs(distances[KeyedByPosition] - 1 / 18) < 0.02
 
