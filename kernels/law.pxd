@@ -40,6 +40,20 @@ cdef inline Law draft_law(const int32_t[::1] q_ids, const float[::1] q_probs, co
     return law_of(q_ids, q_probs)
 
 
+cdef inline int check_lengths(const Law *p, const Law *q) except -1:
+    """Every id of one law must lie within the other where that is dense."""
+    cdef bint fits = True
+    if p.ids == NULL and q.ids == NULL:
+        fits = p.n == q.n
+    elif p.ids == NULL and q.n:
+        fits = q.ids[0] >= 0 and q.ids[q.n - 1] < p.n
+    elif q.ids == NULL and p.n:
+        fits = p.ids[0] >= 0 and p.ids[p.n - 1] < q.n
+    if not fits:
+        raise ValueError("p and q are laws over different vocabularies")
+    return 0
+
+
 cdef inline ptrdiff_t first_at_or_above(const Law *law, int32_t token) noexcept nogil:
     """The index in a sparse law of the first id >= token; n if there is none."""
     cdef ptrdiff_t low = 0, high = law.n, middle

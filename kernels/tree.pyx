@@ -10,7 +10,7 @@ from libc.stdlib cimport free, malloc
 
 import numpy as np
 
-from law cimport Law, law_of
+from law cimport Law, check_lengths, draft_law, law_of
 from scan cimport lb_excess, lb_excess_sum
 
 cdef enum:
@@ -156,14 +156,12 @@ cdef double accepted_by_one_of(double beta, int k) noexcept nogil:
 cdef float *laid_beside(const Law *p, const int32_t[::1] q_ids, const float[::1] q_probs, int32_t token,
                         const float **at_p) except? NULL:
     """`at_p` becomes q at p's tokens. Returns what is to be freed: NULL where q lies so already, both dense."""
-    cdef Law q
     cdef float one = 1.0
+    cdef Law q = draft_law(q_ids, q_probs, &token, &one)
     cdef ptrdiff_t i, j = 0
     cdef float *beside
-    if q_probs is None:
-        q = Law(&token, &one, 1)
-    else:
-        q = law_of(q_ids, q_probs)
+    if not (p.n and q.n):
+        raise ValueError("p and q are laws over different vocabularies")
     check_lengths(p, &q)
     if p.ids == NULL and q.ids == NULL:
         at_p[0] = q.probs
@@ -185,17 +183,3 @@ cdef float *laid_beside(const Law *p, const int32_t[::1] q_ids, const float[::1]
                 if j < q.n and q.ids[j] == p.ids[i]:
                     beside[i] = q.probs[j]
     return beside
-
-
-cdef int check_lengths(const Law *p, const Law *q) except -1:
-    """Every id of one law must lie within the other where that is dense, and p must hold something."""
-    cdef bint fits = p.n > 0 and q.n > 0
-    if fits and p.ids == NULL and q.ids == NULL:
-        fits = p.n == q.n
-    elif fits and p.ids == NULL:
-        fits = q.ids[0] >= 0 and q.ids[q.n - 1] < p.n
-    elif fits and q.ids == NULL:
-        fits = p.ids[0] >= 0 and p.ids[p.n - 1] < q.n
-    if not fits:
-        raise ValueError("p and q are laws over different vocabularies")
-    return 0

@@ -7,7 +7,7 @@ No kernel here fills out a sparse law: two ascending lists of ids are walked sid
 from libc.math cimport INFINITY, log
 from libc.stdint cimport int32_t
 
-from law cimport Law, draft_law, draw_excess, draw_scaled_excess, excess, law_of, probability_of
+from law cimport Law, check_lengths, draft_law, draw_excess, draw_scaled_excess, excess, law_of, probability_of
 
 
 cdef bint stands(const Law *p, const Law *q, int token, double u) noexcept nogil:
@@ -69,17 +69,3 @@ def residual_sample(const int32_t[::1] p_ids, const float[::1] p_probs not None,
     if i < 0:
         raise ValueError("a law without a positive probability")
     return i if p_ids is None else p_ids[i]
-
-
-cdef int check_lengths(const Law *p, const Law *q) except -1:
-    """Every id of one law must lie within the other where that is dense."""
-    cdef bint fits = True
-    if p.ids == NULL and q.ids == NULL:
-        fits = p.n == q.n
-    elif p.ids == NULL and q.n:
-        fits = q.ids[0] >= 0 and q.ids[q.n - 1] < p.n
-    elif q.ids == NULL and p.n:
-        fits = p.ids[0] >= 0 and p.ids[p.n - 1] < q.n
-    if not fits:
-        raise ValueError("p and q are laws over different vocabularies")
-    return 0
