@@ -101,9 +101,11 @@ def _table(workload: Workload, lines: Sequence[Figures], mark: str) -> Table:
     cases = workload.cases
     n_prompt = sum(len(case.prompt) for case in cases) / len(cases)
     temperature = max(case.temperature for case in cases)
+    n_rounds = max(1, lines[0].n_samples // len(cases))
     table = Table(
         title=f"{workload.name}: {len(cases)} {'prompt' if len(cases) == 1 else 'prompts'} of {n_prompt:.0f} "
-        f"tokens, up to {cases[0].n_tokens} generated, temperature {temperature:g}" + (mark and f", {mark}"),
+        f"tokens, up to {cases[0].n_tokens} generated, temperature {temperature:g}, "
+        f"medians of {n_rounds} {'round' if n_rounds == 1 else 'rounds'}" + (mark and f", {mark}"),
         title_justify="left",
         title_style="bold",
         box=SIMPLE_HEAD,

@@ -171,10 +171,8 @@ class _Spec:
     def _title(self, engine: Engine) -> str:
         info = engine.info
         draft = "no draft model" if info.draft is None else f"draft {info.draft.name} on {info.draft.device}"
-        return (
-            f"{info.target.name} on {info.target.device}, {draft}, {self._n_threads} threads; medians of "
-            f"{self.n_rounds} rounds behind one that warms up, seed {self.seed}"
-        )
+        target = f"{info.target.name} on {info.target.device}"
+        return f"{target}, {draft}, {self._n_threads} threads, seed {self.seed}"
 
     def _configuration(self, engine: Engine) -> dict[str, object]:
         return {
