@@ -18,7 +18,11 @@ from lucebox.errors import ConfigError
 NEGLIGIBLE_SHARE = 0.003  # of a plain step: who costs no more may be asked in vain in every round
 ASK_EVERY = 16  # rounds, where proposals are not worth their time
 INVESTMENT_TOKENS = 2.0  # plain tokens' worth of catching up that is written off at once
-ANSWER_WEIGHT = 0.1  # of the newest answer in a running mean
+HOPE = 0.8  # of a trial's promise, to weigh against what has to be caught up on for it
+INVESTMENT_SHARE = 0.15  # of a request's plain time, at most, for an investment whose return nobody knows
+SPENT_DISCOUNT = 0.95  # of what tokens took, per round
+FIRST_TOKENS = 2.0  # plain tokens that a sequence is taken to begin with
+ANSWER_WEIGHT = 0.3  # of the newest answer in a running mean
 FIRST_ANSWER_TOKENS = 200.0
 PLAIN = Plan("", 0)
 
@@ -33,8 +37,19 @@ class _Track:
     prices: Prices | None = None
     offer: Offer | None = None
     n_generated: int = 0
-    debt_ms: float = 0.0  # of catching up that is not written off yet
-    debt_per_token_ms: float = 0.0
+    prompt_ms: float = 0.0
+    debt_ms: float = 0.0  # of catching up that gains have not paid back yet
+    spent_ms: float = 0.0  # discounted, as `n_written` tokens are
+    n_written: float = 0.0
+
+    def token_ms(self, prices: Prices) -> float:
+        """What a token takes these days, at most what it takes plainly."""
+        spent_ms = self.spent_ms + FIRST_TOKENS * prices.plain
+        return min(prices.plain, spent_ms / (self.n_written + FIRST_TOKENS))
+
+    def spend(self, ms: float, n_tokens: int) -> None:
+        self.spent_ms = SPENT_DISCOUNT * self.spent_ms + ms
+        self.n_written = SPENT_DISCOUNT * self.n_written + n_tokens
 
 
 class Auto(DraftLengthController):
@@ -47,10 +62,11 @@ class Auto(DraftLengthController):
     Trials are paid from a ledger of a share `epsilon` of all time, which also ends guessing that loses.
     """
 
-    def __init__(self, *, epsilon: float = 0.02) -> None:
+    def __init__(self, *, epsilon: float = 0.015) -> None:
         if not 0.0 <= epsilon <= 1.0:
             raise ConfigError(f"draft length auto: epsilon must be between 0 and 1, not {epsilon}")
         self._ledger = Ledger(epsilon)
+        self._lookup_ledger = Ledger(epsilon)
         self._tracks: dict[int, _Track] = {}
         self._lookups: dict[tuple[str, str], LookupEvidence] = defaultdict(LookupEvidence)
         self._stepwise: dict[tuple[str, str], StepwiseEvidence] = defaultdict(StepwiseEvidence)
@@ -80,9 +96,9 @@ class Auto(DraftLengthController):
             return len(tokens)
         lookup = track.lookups[drafter]
         lookup.propose(tokens)
-        if not tokens or self._ledger.balance_ms < 0.0:
+        if not tokens or self._lookup_ledger.balance_ms < 0.0:
             return 0
-        return lookup.n_worth(len(tokens), track.prices, *self._elsewhere(track))
+        return lookup.n_worth(len(tokens), track.prices, *self._elsewhere(track, track.prices))
 
     def update(self, result: RoundResult) -> None:
         track = self._tracks.get(result.sequence)
@@ -106,8 +122,7 @@ class Auto(DraftLengthController):
         if track is None:
             return
         self._answer_tokens += ANSWER_WEIGHT * (track.n_generated - self._answer_tokens)
-        if track.debt_ms > 0.0:
-            self._ledger.book(track.debt_ms, 0.0)
+        self._ledger.write_off(track.debt_ms)
         for stepwise in track.stepwise.values():
             if stepwise.is_trying:
                 stepwise.evidence.patience.fail(self._n_tokens)
@@ -116,9 +131,6 @@ class Auto(DraftLengthController):
         track = self._tracks.get(state.sequence)
         if track is None:
             track = self._tracks[state.sequence] = _Track(state.acceptance, n_generated=state.n_generated)
-            prompt_ms = state.prompt_ms
-        else:
-            prompt_ms = 0.0
         if not state.drafters:
             return PLAIN
         self._computing.update(name for name, n in state.n_behind.items() if n)
@@ -128,8 +140,10 @@ class Auto(DraftLengthController):
         if prices.plain <= 0.0:
             track.prices = None
             return PLAIN  # nothing was ever measured: this round will be
-        self._ledger.open(prices.plain)
-        self._ledger.pass_time(prompt_ms / n_sequences, prices.plain)
+        for ledger in (self._ledger, self._lookup_ledger):
+            ledger.open(prices.plain)
+            ledger.pass_time((state.prompt_ms - track.prompt_ms) / n_sequences, prices.plain)
+        track.prompt_ms = state.prompt_ms
         plan = self._compute(track, state, costs)
         for name in reversed(looking_up):
             if self._asks(track, name, costs, prices):
@@ -149,8 +163,8 @@ class Auto(DraftLengthController):
             if stepwise is None:
                 stepwise = track.stepwise[name] = Stepwise(self._stepwise[name, track.acceptance])
             stepwise.prices = prices
-            offer = stepwise.offer(name, state, costs, horizon)
-            if not self._allows(stepwise, offer, prices.plain):
+            offer = stepwise.offer(name, state, costs, horizon, track.token_ms(prices))
+            if not self._allows(stepwise, offer, track, horizon):
                 continue
             assert offer is not None
             if best is None or (not offer.is_trial, offer.gain_ms) > (not best.is_trial, best.gain_ms):
@@ -161,26 +175,37 @@ class Auto(DraftLengthController):
         track.stepwise[best.drafter].begin(best)
         return Plan(best.drafter, best.arm.n)
 
-    def _allows(self, stepwise: Stepwise, offer: Offer | None, plain_ms: float) -> bool:
+    def _allows(self, stepwise: Stepwise, offer: Offer | None, track: _Track, horizon: float) -> bool:
         """Whether the ledger bears `offer`, and whoever failed lately has rested."""
         patience, balance_ms = stepwise.evidence.patience, self._ledger.balance_ms
+        assert track.prices is not None
+        plain_ms = track.prices.plain
         if offer is None:
             if stepwise.is_trying:
                 patience.fail(self._n_tokens)
                 stepwise.is_trying = False
+            self._ledger.write_off(track.debt_ms)
+            track.debt_ms = 0.0
             return False
-        if offer.is_trial:
-            may_try = patience.allows(self._n_tokens) and balance_ms >= offer.risk_ms
-            if may_try:
-                patience.begin()
-                stepwise.is_trying = True
-            return may_try
-        if stepwise.is_sure:
+        risk_ms, is_sure = offer.risk_ms, stepwise.is_sure and not offer.is_trial
+        if offer.catch_up_ms > INVESTMENT_TOKENS * plain_ms:
+            whole_ms = track.prompt_ms + horizon * plain_ms
+            is_hopeful = HOPE * (offer.gain_ms + offer.catch_up_ms) > offer.catch_up_ms
+            is_small = offer.catch_up_ms < INVESTMENT_SHARE * whole_ms
+            if self._ledger.capital_ms < 0.0 or not (is_sure or (is_hopeful and is_small)):
+                return False
+            risk_ms -= offer.catch_up_ms
+        if is_sure:
             if stepwise.is_trying:
                 patience.succeed()
                 stepwise.is_trying = False
             return balance_ms >= 0.0
-        return balance_ms >= offer.risk_ms
+        if balance_ms < risk_ms or not patience.allows(self._n_tokens):
+            return False
+        if offer.is_trial:
+            patience.begin()
+            stepwise.is_trying = True
+        return True
 
     def _asks(self, track: _Track, name: str, costs: Costs, prices: Prices) -> bool:
         """Whether `name` is worth asking: nearly always, since looking up costs next to nothing."""
@@ -188,20 +213,20 @@ class Auto(DraftLengthController):
         if lookup is None:
             lookup = track.lookups[name] = Lookup(self._lookups[name, track.acceptance])
         ms = costs.draft_ms(name, 1, prices.n_kv)
-        if ms <= NEGLIGIBLE_SHARE * prices.plain or lookup.worth_ms >= ms:
+        if ms <= NEGLIGIBLE_SHARE * prices.plain or lookup.is_worth(ms):
             return True
         lookup.n_passed += 1
         return lookup.n_passed % ASK_EVERY == 0
 
-    def _elsewhere(self, track: _Track) -> tuple[float, float]:
-        """What a token costs without a lookup, and what it leaves behind for whoever computes to catch up."""
-        assert track.prices is not None
-        plain_ms, offer = track.prices.plain, track.offer
+    def _elsewhere(self, track: _Track, prices: Prices) -> tuple[float, float, float]:
+        """Without a lookup: what a token is worth, what each one leaves to catch up on for a drafter that
+        computes, and how far the round is ahead then."""
+        offer, token_ms = track.offer, track.token_ms(prices)
         if offer is None or offer.is_trial or self._costs is None:
-            return plain_ms, 0.0
-        n_kv = track.prices.n_kv
-        behind_ms = self._costs.catch_up_ms(offer.drafter, N_DEPTHS, n_kv) / N_DEPTHS
-        return min(plain_ms, offer.arm.ms_per_token), behind_ms
+            return token_ms, 0.0, prices.n_sequences * token_ms - prices.verify[0]
+        token_ms = offer.arm.token_ms
+        behind_ms = self._costs.catch_up_ms(offer.drafter, N_DEPTHS, prices.n_kv) / N_DEPTHS
+        return token_ms, behind_ms, offer.arm.n_tokens * token_ms - offer.arm.ms
 
     def _share_rows(self, batch: Sequence[SequenceState], plans: dict[int, Plan], costs: Costs) -> None:
         """Shortens what was planned for each sequence alone to what is best for all of them together."""
@@ -229,30 +254,34 @@ class Auto(DraftLengthController):
                 self._tracks[sequence].offer = None
 
     def _book(self, track: _Track, result: RoundResult, n_tokens: int, costs: Costs) -> None:
-        """Charges the ledger by what rounds cost usually: how fast the machine is just now is nobody's
-        fault."""
+        """Charges ledgers by what rounds cost usually: how fast the machine is just now is nobody's fault."""
         prices, offer = track.prices, track.offer
         assert prices is not None
         plain_ms = prices.plain
-        self._ledger.pass_time(n_tokens * plain_ms, plain_ms)
-        verify_ms = costs.verify_ms(result.n_batch_rows, result.n_kv)
-        draft_ms = result.draft_ms
-        if offer is not None and offer.drafter == result.drafter:
+        draft_ms, verify_ms = result.draft_ms, costs.verify_ms(result.n_batch_rows, result.n_kv)
+        is_computed = offer is not None and offer.drafter == result.drafter
+        if offer is not None and is_computed:
             forward_ms = track.stepwise[offer.drafter].forward_ms
             usual_ms = offer.catch_up_ms + max(result.n_judged, result.n_drafted) * forward_ms
             draft_ms = min(draft_ms, 2.0 * usual_ms)
-            if offer.catch_up_ms > INVESTMENT_TOKENS * plain_ms and not offer.is_trial:
+            if offer.catch_up_ms > INVESTMENT_TOKENS * plain_ms:
                 draft_ms -= min(draft_ms, offer.catch_up_ms)
                 track.debt_ms += offer.catch_up_ms
-                track.debt_per_token_ms = track.debt_ms / max(1.0, self._answer_tokens - track.n_generated)
         else:
             draft_ms = min(draft_ms, plain_ms)
-        paid_ms = min(track.debt_ms, n_tokens * track.debt_per_token_ms)
-        track.debt_ms -= paid_ms
-        lost_ms = (draft_ms + verify_ms) / prices.n_sequences - n_tokens * plain_ms
+        spent_ms = (draft_ms + verify_ms) / prices.n_sequences
         if not result.drafter:
-            lost_ms = 0.0  # a plain round, whatever else was in the forward
-        self._ledger.book(lost_ms + paid_ms, plain_ms)
+            spent_ms = plain_ms  # whatever else was in the forward
+        track.spend(spent_ms, n_tokens)
+        lost_ms = spent_ms - n_tokens * plain_ms
+        if is_computed and lost_ms < 0.0:
+            paid_ms = min(track.debt_ms, -lost_ms)
+            track.debt_ms -= paid_ms
+            lost_ms += paid_ms
+        ledger = self._lookup_ledger if result.drafter and not is_computed else self._ledger
+        ledger.book(lost_ms, plain_ms)
+        for ledger in (self._ledger, self._lookup_ledger):
+            ledger.pass_time(n_tokens * plain_ms, plain_ms)
 
     def _drafting(self, sequence: int) -> Stepwise | None:
         track = self._tracks.get(sequence)

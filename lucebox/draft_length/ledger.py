@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-START_TOKENS = 16.0  # plain tokens' worth of time that may be lost before anything was decoded
+START_TOKENS = 10.0  # plain tokens' worth of time that may be lost before anything was decoded
 CAP_TOKENS = 24.0  # no more is saved up: what one text won is not for the next one to lose
+CAPITAL_TOKENS = 4.0  # plain tokens' worth of investments that may fail before that ends them
+CAPITAL_SHARE = 0.5  # of epsilon, for investments
 
 
 @dataclass(slots=True)
@@ -13,11 +15,13 @@ class Ledger:
     """Keeps elapsed <= (1 + epsilon) * (prompts + tokens * plain) + a constant, over the engine's lifetime.
 
     What guessing saves may be spent, up to a cap. A balance below zero ends all guessing until the share
-    `epsilon` of the time that goes by has paid for it.
+    `epsilon` of the time that goes by has paid for it. Catching up on a prompt is an investment, paid back
+    over an answer; capital below zero, from those that failed, ends further ones in the same way.
     """
 
     epsilon: float
     balance_ms: float = 0.0
+    capital_ms: float = 0.0
     _is_open: bool = False
 
     def open(self, plain_ms: float) -> None:
@@ -25,10 +29,17 @@ class Ledger:
         if not self._is_open and plain_ms > 0.0:
             self._is_open = True
             self.balance_ms += START_TOKENS * plain_ms
+            self.capital_ms += CAPITAL_TOKENS * plain_ms
 
     def pass_time(self, ms: float, plain_ms: float) -> None:
         """`ms` that a user waits anyway."""
         self._add(self.epsilon * ms, plain_ms)
+        most_ms = max(self.capital_ms, CAPITAL_TOKENS * plain_ms)
+        self.capital_ms = min(most_ms, self.capital_ms + CAPITAL_SHARE * self.epsilon * ms)
+
+    def write_off(self, ms: float) -> None:
+        """An investment that did not pay, or not all of it."""
+        self.capital_ms -= ms
 
     def book(self, lost_ms: float, plain_ms: float) -> None:
         """A round that took so much longer than its tokens do plainly; a gain is negative."""

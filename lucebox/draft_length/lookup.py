@@ -9,8 +9,9 @@ from lucebox.draft_length.prices import N_LOOKUP, Prices
 from lucebox.draft_length.survival import Hazards, Shift, shifted
 
 PRIOR = 0.5
-WORTH_WEIGHT = 0.05  # of the newest proposal in a running mean
+WORTH_WEIGHT = 0.02  # of the newest proposal in a running mean
 N_LENGTHS = 5
+N_FIRST_ASKED = 128  # rounds before a drafter may be found to be not worth its time
 
 
 def length_bucket(n: int) -> int:
@@ -20,8 +21,11 @@ def length_bucket(n: int) -> int:
 
 @dataclass(slots=True)
 class LookupEvidence:
-    """Of one drafter, over all sequences: depths that its proposals were right to, by their length."""
+    """Of one drafter, over all sequences: depths that its proposals were right to, by their length; how often
+    it was asked, and a running mean of what it gained by that, in milliseconds."""
 
+    n_asked: int = 0
+    worth_ms: float = 0.0
     by_length: list[Hazards] = field(
         default_factory=lambda: [Hazards(N_LOOKUP, PRIOR) for _ in range(N_LENGTHS)]
     )
@@ -39,15 +43,19 @@ class Lookup:
     evidence: LookupEvidence
     shift: Shift = field(default_factory=Shift)
     n_passed: int = 0  # rounds in which it was not asked
-    worth_ms: float = 0.0  # a running mean of what a proposal gains
     _watched: Sequence[int] = ()
     _n_right: int = 0
 
     def propose(self, tokens: Sequence[int]) -> None:
         """Watches `tokens`, unless an earlier proposal is still open."""
-        self.worth_ms *= 1.0 - WORTH_WEIGHT
+        self.evidence.n_asked += 1
+        self.evidence.worth_ms *= 1.0 - WORTH_WEIGHT
         if not self._watched and len(tokens):
             self._watched, self._n_right = tokens, 0
+
+    def is_worth(self, ms: float) -> bool:
+        """Whether asking, which takes `ms`, has paid so far, or too little is known."""
+        return self.evidence.n_asked < N_FIRST_ASKED or self.evidence.worth_ms >= ms
 
     def emitted(self, tokens: Sequence[int]) -> None:
         """What was written next."""
@@ -63,20 +71,18 @@ class Lookup:
                 self._settle()
                 return
 
-    def n_worth(self, n: int, prices: Prices, token_ms: float, behind_ms: float) -> int:
-        """How many of `n` proposed tokens are worth verifying, where a token costs `token_ms` otherwise and
-        each one leaves `behind_ms` of work for another drafter."""
+    def n_worth(self, n: int, prices: Prices, token_ms: float, behind_ms: float, other_ms: float) -> int:
+        """How many of `n` proposed tokens are worth verifying, where a token is worth `token_ms` and leaves
+        `behind_ms` of work for another drafter, and the round is `other_ms` ahead without this one."""
         known, odds = self.evidence.by_length[length_bucket(n)].known, self.shift.odds
-        verify, worth_ms = prices.verify, token_ms - behind_ms
-        n_others, stands, best = prices.n_sequences - 1, 1.0, 0
-        best_ms = 0.0
-        gain_ms = (n_others + 1) * token_ms - behind_ms
-        for i in range(min(n, N_LOOKUP, len(verify) - 1)):
-            stands *= shifted(known[i], odds)
-            gain_ms += stands * worth_ms
-            if gain_ms - verify[i + 1] > best_ms:
-                best, best_ms = i + 1, gain_ms - verify[i + 1]
-        self.worth_ms += WORTH_WEIGHT * best_ms
+        verify, gain_ms = prices.verify, prices.n_sequences * token_ms - behind_ms
+        stands, best, best_ms = 1.0, 0, other_ms
+        for i in range(1, min(n, N_LOOKUP, len(verify) - 1) + 1):
+            stands *= shifted(known[i - 1], odds)
+            gain_ms += stands * (token_ms - behind_ms)
+            if gain_ms - verify[i] > best_ms:
+                best, best_ms = i, gain_ms - verify[i]
+        self.evidence.worth_ms += WORTH_WEIGHT * (best_ms - other_ms)
         return best
 
     def _settle(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from lucebox.draft_length.survival import shifted
 
 N_DEPTHS = 15  # tokens of the longest draft that is computed token by token
 N_LOOKUP = 31  # of one that is looked up, and costs nothing
+N_IMPROVEMENTS = 3  # of what a token is worth, until the best length stays the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +37,16 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """Drafts of at most `n` tokens: what a token takes then, and the tokens of a round."""
+    """Rounds of at most `n` drafted tokens: what they take and emit, the other sequences' tokens included.
+
+    `advantage_ms` is what such a round is ahead of a plain one, if a token is worth `token_ms`.
+    """
 
     n: int
-    ms_per_token: float
+    ms: float
     n_tokens: float
+    token_ms: float
+    advantage_ms: float
 
 
 def best_arm(
@@ -51,25 +58,34 @@ def best_arm(
     forward_ms: float,
     next_catch_up_ms: float,
     n_room: int,
+    token_ms: float,
 ) -> Arm:
-    """The length that makes tokens cheapest; 0 where plain decoding does.
+    """The draft length that is furthest ahead of plain decoding; 0 where none is.
 
     `accepted[i]` and `drafted[i]` are the probabilities that depth i+1 stands, and is drafted at all, given
-    depth i. A draft that stands whole leaves its last token for the drafter to compute.
+    depth i. A draft that stands whole leaves its last token for the drafter to compute. A token is worth what
+    it costs at the best speed known: `token_ms`, or what the arm itself promises.
     """
-    verify, n_base = prices.verify, float(prices.n_sequences)
-    best = Arm(0, prices.plain, 1.0)
-    best_ms = prices.plain
+    verify, n_tokens = prices.verify, float(prices.n_sequences)
+    rounds = [(verify[0], n_tokens)]
     stands = reaches = 1.0
-    n_tokens, draft_ms, verify_ms = n_base, 0.0, verify[0]
+    draft_ms, verify_ms = 0.0, verify[0]
     for n in range(1, min(n_room, len(verify) - 1, len(accepted)) + 1):
         draft_ms += reaches * forward_ms
         reaches *= shifted(drafted[n - 1], drafted_odds)
         stands *= shifted(accepted[n - 1], accepted_odds)
         verify_ms += reaches * (verify[n] - verify[n - 1])
         n_tokens += stands
-        ms = (draft_ms + verify_ms + stands * next_catch_up_ms) / n_tokens
-        if ms < best_ms:
-            best_ms = ms
-            best = Arm(n, ms, n_tokens - n_base + 1.0)
-    return best
+        rounds.append((draft_ms + verify_ms + stands * next_catch_up_ms, n_tokens))
+    best = 0
+    for _ in range(N_IMPROVEMENTS):
+        best, best_ms = 0, -math.inf
+        for n, (ms, tokens) in enumerate(rounds):
+            if tokens * token_ms - ms > best_ms:
+                best, best_ms = n, tokens * token_ms - ms
+        if best_ms <= 0.0:
+            break
+        token_ms = rounds[best][0] / rounds[best][1]
+    ms, tokens = rounds[best]
+    plain_ms = prices.n_sequences * token_ms - verify[0]
+    return Arm(best, ms, tokens, token_ms, tokens * token_ms - ms - plain_ms)

@@ -11,7 +11,7 @@ from lucebox.draft_length.ledger import Patience
 from lucebox.draft_length.prices import N_DEPTHS, Arm, Prices, best_arm
 from lucebox.draft_length.survival import Hazards, Shift, shifted
 
-ACCEPTED_PRIOR = 0.8
+ACCEPTED_PRIOR = 0.85
 DRAFTED_PRIOR = 0.95
 N_TRIAL_TOKENS = 4  # most tokens of a draft that is a trial
 N_SURE = 8.0  # rounds of anyone after which what is known of a drafter is more than a guess
@@ -61,7 +61,9 @@ class Stepwise:
     _first_depth: int = 0
     _buckets: list[int] = field(default_factory=list)
 
-    def offer(self, drafter: str, state: SequenceState, costs: Costs, horizon: float) -> Offer | None:
+    def offer(
+        self, drafter: str, state: SequenceState, costs: Costs, horizon: float, token_ms: float
+    ) -> Offer | None:
         """The best length over the next `horizon` tokens, if any is, or may turn out, better than none."""
         prices, n_behind = self.prices, state.n_behind.get(drafter, 0)
         self.forward_ms = costs.draft_ms(drafter, 1, state.n_tokens)
@@ -78,8 +80,11 @@ class Stepwise:
                 self.forward_ms,
                 next_ms,
                 min(n_room, N_TRIAL_TOKENS) if is_trial else n_room,
+                token_ms,
             )
-            gain_ms = self._gain_ms(arm, horizon) - catch_up_ms
+            n_own = arm.n_tokens - prices.n_sequences + 1.0
+            saved_ms = max(arm.advantage_ms, arm.n_tokens * token_ms - arm.ms)
+            gain_ms = horizon / n_own * saved_ms - catch_up_ms
             if arm.n and gain_ms > 0.0:
                 verify_ms = prices.verify[arm.n] - prices.verify[0]
                 risk_ms = catch_up_ms + arm.n * self.forward_ms + verify_ms
@@ -93,7 +98,7 @@ class Stepwise:
     def begin(self, offer: Offer) -> None:
         """A draft of at most `offer.arm.n` tokens is asked for."""
         self._n_max, self._is_trial = offer.arm.n, offer.is_trial
-        self._token_ms = min(self.prices.plain, offer.arm.ms_per_token)
+        self._token_ms = offer.arm.token_ms
         self._stands, self._first_depth = 1.0, 0
         self._buckets.clear()
 
@@ -104,14 +109,14 @@ class Stepwise:
         bucket = bucket_of(q)
         self._buckets.append(bucket)
         stands = self._stands * shifted(self.evidence.confidence.known[bucket], self._confident.odds)
-        if self._is_trial or self._is_worth(stands, depth, depth + 1, stands * self._token_ms):
+        if self._is_worth(stands, depth, depth + 1, stands * self._token_ms):
             self._stands = stands
             return True
         return False
 
     def is_long_enough(self, depth: int) -> bool:
         """Whether one more forward, behind `depth` tokens, is not worth its time."""
-        return not self._is_trial and not self._is_worth(self._stands, depth, depth, 0.0)
+        return not self._is_worth(self._stands, depth, depth, 0.0)
 
     def survival(self, n: int) -> list[float]:
         """The probability that each of `n` tokens stands with all before it."""
@@ -134,7 +139,7 @@ class Stepwise:
         n_tried = min(n_accepted + 1, n_max, N_DEPTHS)
         self._accepted.add(min(n_accepted, n_tried), e.accepted.known[:n_tried])
         e.accepted.add(n_accepted, n_max)
-        if result.n_judged and not self._is_trial:
+        if result.n_judged:
             n_tried = min(result.depth + 1, n_max, N_DEPTHS)
             self._drafted.add(min(result.depth, n_tried), e.drafted.known[:n_tried])
             e.drafted.add(result.depth, n_max)
@@ -145,12 +150,6 @@ class Stepwise:
             known = [e.confidence.known[b] for b in tried]
             self._confident.add(min(n_judged_accepted, len(tried)), known)
             e.confidence.add(buckets, n_judged_accepted)
-
-    def _gain_ms(self, arm: Arm, horizon: float) -> float:
-        """What `horizon` tokens of this sequence gain, and the others' beside them."""
-        n_others = self.prices.n_sequences - 1
-        n_rounds = horizon / arm.n_tokens
-        return n_rounds * (n_others + arm.n_tokens) * (self.prices.plain - arm.ms_per_token)
 
     def _is_worth(self, stands: float, depth: int, n: int, gain_ms: float) -> bool:
         """Whether to go on from `depth` rows to `n` for `gain_ms`, or further, a forward for each token."""

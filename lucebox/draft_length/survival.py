@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 DISCOUNT = 0.99  # of what is known of a depth, per round that says more of it
-PRIOR_WEIGHT = 3.0  # rounds that what is known of the depth above counts for
+PRIOR_WEIGHT = 2.0  # rounds that what is known of the depth above counts for
 SHIFT_DISCOUNT = 0.9  # of what is known of a sequence, per round: text changes within an answer
 SHIFT_WEIGHT = 4.0  # trials that what is known of all sequences counts for
 LOWEST, HIGHEST = 0.02, 0.995
