@@ -116,7 +116,10 @@ class Stepwise:
 
     def is_long_enough(self, depth: int) -> bool:
         """Whether one more forward, behind `depth` tokens, is not worth its time."""
-        return not self._is_worth(self._stands, depth, depth, 0.0)
+        if depth < self._n_max and self._is_worth(self._stands, depth, depth, 0.0):
+            return False
+        self._n_max = min(self._n_max, depth)  # costs ended it, which says nothing of what would follow
+        return True
 
     def survival(self, n: int) -> list[float]:
         """The probability that each of `n` tokens stands with all before it."""
