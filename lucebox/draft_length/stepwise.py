@@ -15,6 +15,7 @@ ACCEPTED_PRIOR = 0.85
 DRAFTED_PRIOR = 0.95
 N_TRIAL_TOKENS = 4  # most tokens of a draft that is a trial
 N_SURE = 8.0  # rounds of anyone after which what is known of a drafter is more than a guess
+N_UNSURE_TOKENS = 7  # most tokens of a draft until then
 IDLE_FADE = 0.98  # of what is known of a sequence, per round without this drafter
 
 
@@ -69,7 +70,7 @@ class Stepwise:
         self.forward_ms = costs.draft_ms(drafter, 1, state.n_tokens)
         catch_up_ms = costs.catch_up_ms(drafter, n_behind, state.n_tokens)
         next_ms = costs.catch_up_ms(drafter, 1, state.n_tokens)
-        e, n_room = self.evidence, state.n_room
+        e, n_room = self.evidence, state.n_room if self.is_sure else min(state.n_room, N_UNSURE_TOKENS)
         for is_trial in (False, True):
             arm = best_arm(
                 prices,
