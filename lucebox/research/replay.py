@@ -17,7 +17,8 @@ from lucebox.sampling.gumbel import gumbel_argmax
 from lucebox.sampling.random import RoundRandom
 
 RECORDED = "recorded"
-MAX_NOISE_TRIES = 20_000
+MAX_NOISE_TRIES = 200_000
+N_RIVALS = 32  # likeliest tokens that a drafted one must beat before the whole law is looked at
 _ANY_ROOM = 2**16
 
 
@@ -162,11 +163,23 @@ def _noise_that_drafts(
     token: int, q: Distribution | None, position: int, random: np.random.Generator
 ) -> RoundRandom | None:
     """Shared noise by which `token` is what q draws at `position`: found by trying."""
+    if q is None:
+        return _round_random(random, position)
+    rivals = _among_rivals(q, token)
     for _ in range(MAX_NOISE_TRIES):
         noise = _round_random(random, position)
-        if q is None or gumbel_argmax(q, noise.seed, position) == token:
+        if gumbel_argmax(rivals, noise.seed, position) == token == gumbel_argmax(q, noise.seed, position):
             return noise
     return None
+
+
+def _among_rivals(q: Distribution, token: int) -> Distribution:
+    """q on `token` and the likeliest others."""
+    places = (
+        np.argpartition(-q.probs, N_RIVALS)[:N_RIVALS] if len(q.probs) > N_RIVALS else np.arange(len(q.probs))
+    )
+    ids = np.union1d(places if q.ids is None else q.ids[places], [token]).astype(np.int32)
+    return Distribution(q.n_vocab, np.array([q.prob(i) for i in ids.tolist()], np.float32), ids)
 
 
 class _Planner:
