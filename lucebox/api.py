@@ -7,6 +7,8 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+from msgspec.structs import replace
+
 from lucebox.config import EngineConfig, EngineOptions
 from lucebox.core import Origin
 from lucebox.engine.client import EngineStats, StatusHandler
@@ -88,9 +90,14 @@ class Engine:
         *,
         on_download: Progress | None = None,
         on_status: StatusHandler | None = None,
+        remembers: bool = True,
     ) -> Self:
-        """An engine for `options`; the handlers hear of downloads and of loading, from other threads too."""
-        return cls.from_config(resolve_engine(options, on_progress=on_download), on_status=on_status)
+        """An engine for `options`; the handlers hear of downloads and of loading, from other threads too.
+
+        Without `remembers`, drafters forget a request when it ends: for comparisons that ask the same again.
+        """
+        config = replace(resolve_engine(options, on_progress=on_download), remembers=remembers)
+        return cls.from_config(config, on_status=on_status)
 
     @classmethod
     def from_config(

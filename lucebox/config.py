@@ -176,7 +176,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """All that an engine needs to start. `n_ctx` is the context of one sequence in tokens.
 
     `drafters` are for requests that name none, preferred first; with none of them, these decode plainly.
-    `acceptance` is `auto` when each request decides.
+    `acceptance` is `auto` when each request decides. Unless it `remembers`, drafters forget a request when it
+    ends, so that the next one is drafted as the first.
     """
 
     target: ModelConfig
@@ -186,6 +187,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     draft_length: str
     n_ctx: int
     n_parallel: int
+    remembers: bool = True
 
 
 class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from unittest import mock
 
 from msgspec.structs import replace
 
@@ -15,8 +13,6 @@ from lucebox.api import Engine
 from lucebox.bench.arms import Arm
 from lucebox.bench.workloads import Case, Workload
 from lucebox.config import AUTO, MODEL_DRAFTER
-from lucebox.engine.drafting import Drafting
-from lucebox.engine.sequence import EngineSequence
 from lucebox.engine.timings import Timings
 from lucebox.sampling.params import SamplingParams, SpeculativeParams
 
@@ -96,19 +92,6 @@ def agreement(engine: Engine, cases: Sequence[Case]) -> float | None:
             params = SamplingParams(temperature=0.0, max_tokens=_AGREEMENT_TOKENS, speculative=speculative)
             timings += engine.generate(case.prompt, params).timings
     return timings.acceptance_rate if timings.draft_n else None
-
-
-@contextmanager
-def forgetful() -> Iterator[None]:
-    """Drafters forget each request when it ends. Else they would find the answer of an arm in that of the arm
-    before, and guess all of it."""
-    with mock.patch.object(Drafting, "remember", _forget):
-        yield
-
-
-def _forget(drafting: Drafting, sequence: EngineSequence) -> None:
-    for drafter in drafting._pool.singles():
-        drafter.forget()
 
 
 def _ask(engine: Engine, workload: str, case: Case, arm: Arm, round_: int, params: SamplingParams) -> Sample:

@@ -8,7 +8,6 @@ import os
 import platform
 import signal
 from collections.abc import Mapping
-from contextlib import nullcontext
 from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
@@ -117,7 +116,13 @@ class _Spec:
         with Bars() as bars:
             if self.f16:
                 self._take_copy(bars)
-            engine = Engine.from_options(self.options, on_download=bars.on_download, on_status=bars.on_status)
+            # Drafters that remember find the answer of an arm in that of the arm before, and guess all of it.
+            engine = Engine.from_options(
+                self.options,
+                on_download=bars.on_download,
+                on_status=bars.on_status,
+                remembers=self.remembers,
+            )
         found = report.Report(self._title(engine), self._configuration(engine), self.arms)
         found.mark = report.F16_MARK if self.f16 else ""
         status = 0
@@ -145,24 +150,23 @@ class _Spec:
         """Adds samples to `found` as they come."""
         from lucebox.bench import spec, workloads
 
-        with nullcontext() if self.remembers else spec.forgetful():
-            bars.on_work("preparing", "", 0.0)
-            spec.warm_up(engine, self.arms)
-            for i, name in enumerate(self.names):
-                bars.on_work("preparing", name, i / len(self.names))
-                found.workloads.append(workloads.make(name, engine, self.size))
-            if self.f16 and engine.info.draft is not None:
-                bars.on_work("comparing draft and target", "", 0.0)
-                cases = [case for workload in found.workloads for case in workload.cases]
-                found.agreement = spec.agreement(engine, cases)
-            n_total = (self.n_rounds + 1) * len(self.arms) * sum(w.cost for w in found.workloads)
-            n_done = 0.0
-            for workload in found.workloads:
-                for sample in spec.measure(engine, workload, self.arms, self.n_rounds, self.seed):
-                    found.samples.append(sample)
-                    n_done += workload.cost_of(sample.case)
-                    at = f"{workload.name}, round {sample.round} of {self.n_rounds}"
-                    bars.on_work("measuring", at, n_done / n_total)
+        bars.on_work("preparing", "", 0.0)
+        spec.warm_up(engine, self.arms)
+        for i, name in enumerate(self.names):
+            bars.on_work("preparing", name, i / len(self.names))
+            found.workloads.append(workloads.make(name, engine, self.size))
+        if self.f16 and engine.info.draft is not None:
+            bars.on_work("comparing draft and target", "", 0.0)
+            cases = [case for workload in found.workloads for case in workload.cases]
+            found.agreement = spec.agreement(engine, cases)
+        n_total = (self.n_rounds + 1) * len(self.arms) * sum(w.cost for w in found.workloads)
+        n_done = 0.0
+        for workload in found.workloads:
+            for sample in spec.measure(engine, workload, self.arms, self.n_rounds, self.seed):
+                found.samples.append(sample)
+                n_done += workload.cost_of(sample.case)
+                at = f"{workload.name}, round {sample.round} of {self.n_rounds}"
+                bars.on_work("measuring", at, n_done / n_total)
 
     @property
     def _n_threads(self) -> int:

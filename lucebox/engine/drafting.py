@@ -21,11 +21,13 @@ logger = logging.getLogger(__name__)
 
 
 class Drafting:
-    """Who guesses for which sequence. `costs` is kept up to date from every round."""
+    """Who guesses for which sequence. `costs` is kept up to date from every round. Unless it `remembers`,
+    drafters learn nothing from one request for the next."""
 
-    def __init__(self, pool: DrafterPool, costs: CostTable) -> None:
+    def __init__(self, pool: DrafterPool, costs: CostTable, *, remembers: bool = True) -> None:
         self._pool = pool
         self._costs = costs
+        self._remembers = remembers
 
     def draft(self, rounds: Sequence[Round], n_draft_rows: int) -> None:
         """Gives every round that may have one its draft, of at most `n_draft_rows` tokens."""
@@ -68,16 +70,18 @@ class Drafting:
             self._give_up(sequence)
 
     def remember(self, sequence: EngineSequence) -> None:
-        """Drafters learn from a request that ended.
+        """Drafters learn from a request that ended, or forget it.
 
-        Not from one that was drawn by a seed of the user's: the next request of that seed meets the same
-        random numbers, of which its drafts must not know.
+        They do not learn from one that was drawn by a seed of the user's: the next request of that seed
+        meets the same random numbers, of which its drafts must not know.
         """
         params = sequence.submit.params
-        if params.seed is not None and not params.greedy:
-            return
+        is_drawn_by_seed = params.seed is not None and not params.greedy
         try:
-            self._pool.remember(sequence.tokens, len(sequence.submit.prompt))
+            if not self._remembers:
+                self._pool.forget()
+            elif not is_drawn_by_seed:
+                self._pool.remember(sequence.tokens, len(sequence.submit.prompt))
         except Exception:
             logger.exception("a drafter cannot learn from request %s, which ended", sequence.id)
 

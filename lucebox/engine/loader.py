@@ -93,7 +93,8 @@ def load(
             load_ms=1000.0 * (time.monotonic() - started_s),
         )
         note_activity = load_library().abort_report.set_activity
-        stepper = Stepper(target, Drafting(pool, costs), config.n_parallel, note_activity, on_round)
+        drafting = Drafting(pool, costs, remembers=config.remembers)
+        stepper = Stepper(target, drafting, config.n_parallel, note_activity, on_round)
         undo.pop_all()
         return LoadedEngine(stepper, admission, info)
 

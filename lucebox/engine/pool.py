@@ -66,6 +66,11 @@ class DrafterPool:
         for drafter in self.singles():
             drafter.remember(tokens, n_prompt)
 
+    def forget(self) -> None:
+        """Every drafter drops what it learned from requests."""
+        for drafter in self.singles():
+            drafter.forget()
+
     def close(self) -> None:
         for drafter in self.singles():
             drafter.close()

@@ -78,6 +78,7 @@ class Harness:
         drafter: Drafter | None = None,
         specs: Sequence[str] = (),
         on_round: RoundHandler | None = None,
+        remembers: bool = True,
     ) -> None:
         self.end = n_vocab - 1
         self.vocabulary = Vocabulary.from_metadata(tiny_metadata(TinySpec(n_vocab=n_vocab)))
@@ -94,7 +95,7 @@ class Harness:
         pool.defaults += tuple(specs)
         self.pool = pool
         self.costs = CostTable()
-        drafting = Drafting(pool, self.costs)
+        drafting = Drafting(pool, self.costs, remembers=remembers)
         self.stepper = Stepper(self.target, drafting, n_parallel, on_round=on_round)  # type: ignore[arg-type]
         self.admission = Admission(
             self.vocabulary,

@@ -1,4 +1,4 @@
-"""A second vocabulary for tiny models: the same letters under other ids, merges of its own, and others' bytes."""
+"""A second vocabulary for tiny models: the same letters under other ids, other merges and bytes."""
 
 from __future__ import annotations
 

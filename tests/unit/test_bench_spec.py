@@ -38,8 +38,8 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> ScriptedBench:
     """The engine that the command gets, and its clock."""
     fake = ScriptedBench(ms_per_token=speed, guessed=guessed)
 
-    def from_options(options: EngineOptions, **_: object) -> ScriptedBench:
-        fake.info.options = options
+    def from_options(options: EngineOptions, *, remembers: bool, **_: object) -> ScriptedBench:
+        fake.info.options, fake.info.remembers = options, remembers
         return fake
 
     monkeypatch.setattr("lucebox.api.Engine", SimpleNamespace(from_options=from_options))
@@ -105,22 +105,11 @@ def test_agreement_is_that_of_single_greedy_guesses(bench: ScriptedBench) -> Non
     assert spec.agreement(engine, [case("b", 1.0)]) is None
 
 
-def test_forgetful_drafters_forget_each_request() -> None:
-    from lucebox.engine.drafting import Drafting
-
-    class Learner:
-        n_forgotten = 0
-
-        def forget(self) -> None:
-            self.n_forgotten += 1
-
-    learner, remember = Learner(), Drafting.remember
-    pool: Any = SimpleNamespace(singles=lambda: [learner])
-    sequence: Any = None
-    with spec.forgetful():
-        Drafting(pool, None).remember(sequence)  # type: ignore[arg-type]
-    assert learner.n_forgotten == 1
-    assert Drafting.remember is remember
+@pytest.mark.parametrize("flags", [(), ("--remember",)])
+def test_drafters_remember_only_when_asked_to(bench: ScriptedBench, flags: tuple[str, ...]) -> None:
+    argv = ["bench", "spec", *MODELS, "--workloads", "prose", "--rounds", "1", "--tokens", "2", *flags]
+    assert main([*argv, "--arm", "auto"]) == 0
+    assert bench.info.remembers == bool(flags)
 
 
 def test_tables_and_json(bench: ScriptedBench, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

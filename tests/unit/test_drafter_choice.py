@@ -120,6 +120,15 @@ def test_an_answer_is_remembered_for_the_next_request() -> None:
     assert n_rounds[1] < n_rounds[0]
 
 
+@pytest.mark.parametrize("spec", ["suffix", "recycle"])
+def test_an_engine_that_forgets_answers_every_request_as_the_first(spec: str) -> None:
+    engine = harness(specs=[spec], remembers=False)
+    first, again = (run(engine, submit()).finish.timings for _ in range(2))
+    assert (again.n_rounds, again.drafters) == (first.n_rounds, first.drafters)
+    learned = harness(specs=[spec])
+    assert [run(learned, submit()).finish.timings.n_rounds for _ in range(2)][1] < first.n_rounds
+
+
 def test_answers_drawn_by_a_seed_are_not_remembered() -> None:
     """The next request of that seed meets the same random numbers: a draft that knows what came of them
     would be judged by them."""
