@@ -82,6 +82,15 @@ class Integer:
         return f"must be a whole number from {self.low} to {self.high}"
 
 
+def integer(arguments: argparse.Namespace, name: str, low: int, high: int = 2**31 - 1) -> int:
+    """The whole number that the text `arguments.name` stands for. Raises ConfigError for any other."""
+    text = getattr(arguments, name)
+    try:
+        return Integer(low, high).parse(text)
+    except ValueError as error:
+        raise ConfigError(f"--{name.replace('_', '-')} {error}, not {text!r}") from None
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
     """One of a few words."""

@@ -21,7 +21,6 @@ from lucebox import __version__, flags
 from lucebox.config import MODEL_DRAFTER, NONE, EngineOptions, engine_options
 from lucebox.cores import physical_cores
 from lucebox.errors import ConfigError
-from lucebox.flags import Integer
 
 if TYPE_CHECKING:
     from lucebox.api import Engine
@@ -99,10 +98,10 @@ class _Spec:
         self.options = engine_options(arguments, environ)
         self.names = workloads.expand(arguments.workloads)
         self.arms = arms.parse_all(arguments.arm or _default_arms(self.options))
-        self.n_rounds = _number(arguments, "rounds", 1)
-        self.seed = _number(arguments, "seed", 0)
-        n_prompts = None if arguments.prompts is None else _number(arguments, "prompts", 1)
-        n_tokens = None if arguments.tokens is None else _number(arguments, "tokens", 1)
+        self.n_rounds = flags.integer(arguments, "rounds", 1)
+        self.seed = flags.integer(arguments, "seed", 0)
+        n_prompts = None if arguments.prompts is None else flags.integer(arguments, "prompts", 1)
+        n_tokens = None if arguments.tokens is None else flags.integer(arguments, "tokens", 1)
         self.size = workloads.Size(n_prompts, n_tokens, self.seed)
         self.remembers = arguments.remember
         self.f16 = arguments.f16
@@ -197,14 +196,6 @@ def _default_arms(options: EngineOptions) -> list[str]:
     """Those that the engine can do: without a draft model none that asks for it."""
     has_draft = options.draft_model not in (None, NONE)
     return [arm for arm in DEFAULT_ARMS if has_draft or not arm.startswith(f"{MODEL_DRAFTER}/")]
-
-
-def _number(arguments: argparse.Namespace, name: str, low: int) -> int:
-    text = getattr(arguments, name)
-    try:
-        return Integer(low, 2**31 - 1).parse(text)
-    except ValueError as error:
-        raise ConfigError(f"--{name} {error}, not {text!r}") from None
 
 
 def _writable(file: str) -> Path:

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from lucebox import flags
 from lucebox.errors import ConfigError
-from lucebox.flags import Integer
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
     alphas = [_number("alpha", text) for text in arguments.alpha.split(",")]
     for alpha in alphas:
         check_alpha(alpha)
-    n_max, hit_rate = _length(arguments.max_length), _number("hit-rate", arguments.hit_rate)
+    n_max, hit_rate = flags.integer(arguments, "max_length", 1, 256), _number("hit-rate", arguments.hit_rate)
     if arguments.costs is not None:
         costs = CostModel.read(arguments.costs)
     else:
@@ -134,10 +134,3 @@ def _number(flag: str, text: str) -> float:
         return float(text)
     except ValueError:
         raise ConfigError(f"--{flag} must be a number, not {text!r}") from None
-
-
-def _length(text: str) -> int:
-    try:
-        return Integer(1, 256).parse(text)
-    except ValueError as error:
-        raise ConfigError(f"--max-length {error}, not {text!r}") from None

@@ -15,7 +15,7 @@ from fractions import Fraction
 from functools import partial
 
 from lucebox.research import exact_tree
-from lucebox.research.exact_chain import ONE, ZERO, ChainRule, Law
+from lucebox.research.exact_chain import ONE, ZERO, ChainRule, Law, coupled
 from lucebox.research.exact_tree import TreeRule
 
 Tokens = tuple[int, ...]
@@ -101,7 +101,7 @@ def gumbel_expected_accepted(target: Model, drafter: Model, gamma: int) -> Fract
             return ZERO
         p, q = p_of(prefix), q_of(prefix)
         both = [x for x in range(len(p)) if p[x] and q[x]]
-        return sum((_coupled(p, q, x) * (1 + expected((*prefix, x), n_left - 1)) for x in both), ZERO)
+        return sum((coupled(p, q, x) * (1 + expected((*prefix, x), n_left - 1)) for x in both), ZERO)
 
     return expected((), gamma)
 
@@ -191,11 +191,6 @@ def _chains(
         if weight:
             for rest, w in _chains(q_of, (*prefix, token), gamma - 1, argmax):
                 yield (token, *rest), weight * w
-
-
-def _coupled(p: Law, q: Law, token: int) -> Fraction:
-    """The probability that both sides draw `token`."""
-    return 1 / sum((max(a / p[token], b / q[token]) for a, b in zip(p, q, strict=True)), ZERO)
 
 
 def _one_hot(n: int, token: int) -> Law:

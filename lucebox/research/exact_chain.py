@@ -123,13 +123,14 @@ def fuzzy(
 
 def gumbel_acceptance(p: Law, q: Law) -> Fraction:
     """The probability that two argmaxes under one Gumbel noise agree (Daliri, Musco & Suresh 2024)."""
-    both = [x for x in range(len(p)) if p[x] and q[x]]
-    return sum((1 / _race(p, q, x) for x in both), ZERO)
+    return sum((coupled(p, q, x) for x in range(len(p))), ZERO)
 
 
-def _race(p: Law, q: Law, token: int) -> Fraction:
-    """What both sides' other tokens must lose against: sum over y of max(p_y/p_x, q_y/q_x)."""
-    return sum((max(a / p[token], b / q[token]) for a, b in zip(p, q, strict=True)), ZERO)
+def coupled(p: Law, q: Law, token: int) -> Fraction:
+    """The probability that both argmaxes are `token`: 1 / sum over y of max(p_y/p_x, q_y/q_x)."""
+    if not p[token] or not q[token]:
+        return ZERO
+    return 1 / sum((max(a / p[token], b / q[token]) for a, b in zip(p, q, strict=True)), ZERO)
 
 
 def residual(p: Law, q: Law, scale: Fraction = ONE) -> Law:

@@ -15,12 +15,12 @@ from fractions import Fraction
 from itertools import combinations, product
 from types import MappingProxyType
 
-Law = tuple[Fraction, ...]
+from lucebox.research.exact_chain import ONE, ZERO, Law
+
 Emitted = dict[tuple[int, int], Fraction]
 TreeRule = Callable[[Sequence[int], Law, Law], Emitted]
 
 ROOT_PRECISION = Fraction(1, 2**60)
-ZERO, ONE = Fraction(0), Fraction(1)
 
 
 def specinfer(candidates: Sequence[int], p: Law, q: Law) -> Emitted:

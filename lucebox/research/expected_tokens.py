@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from lucebox import flags, terminal
 from lucebox.config import EngineOptions
 from lucebox.errors import ConfigError, LuceboxError
-from lucebox.flags import Integer
 from lucebox.progress import Bars
 from lucebox.research.expected import STRATEGIES, expected_accepted, standing
 from lucebox.research.kept_law import Truncation
@@ -124,16 +123,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _measure(arguments: argparse.Namespace, folder: Path) -> str:
     if not os.access(folder, os.W_OK):
         raise ConfigError(f"--traces {folder}: no folder that can be written to")
-    n_threads = None if arguments.threads is None else _number(arguments, "threads")
+    n_threads = None if arguments.threads is None else flags.integer(arguments, "threads", 1)
     options = EngineOptions(
         target_model=arguments.target,
         draft_model=arguments.draft,
         ctx_size=N_CTX,
         threads=n_threads,
-        draft_length=f"fixed:n={_number(arguments, 'length')}",
+        draft_length=f"fixed:n={flags.integer(arguments, 'length', 1)}",
     )
     params = SamplingParams(
-        temperature=1.0, max_tokens=_number(arguments, "tokens"), seed=_number(arguments, "seed")
+        temperature=1.0,
+        max_tokens=flags.integer(arguments, "tokens", 1),
+        seed=flags.integer(arguments, "seed", 1),
     )
     with Bars() as bars:
         config = resolve_engine(options, on_progress=bars.on_download)
@@ -152,14 +153,6 @@ def _measure(arguments: argparse.Namespace, folder: Path) -> str:
 
 def _show(bars: Bars, name: str, n_done: int) -> None:
     bars.on_work("recording", name, n_done / len(CODE))
-
-
-def _number(arguments: argparse.Namespace, name: str) -> int:
-    text = getattr(arguments, name)
-    try:
-        return Integer(1, 2**31 - 1).parse(text)
-    except ValueError as error:
-        raise ConfigError(f"--{name} {error}, not {text!r}") from None
 
 
 if __name__ == "__main__":

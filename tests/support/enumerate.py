@@ -23,6 +23,7 @@ from lucebox.acceptance.lenient import Lenient
 from lucebox.acceptance.mentored import Mentored
 from lucebox.acceptance.typical import Typical
 from lucebox.core import Distribution, Draft, DrawMode, Verdict
+from lucebox.research.enumeration import law as law  # for every test of exact laws
 from lucebox.research.exact_chain import (
     Law,
     block_thresholds,
@@ -35,12 +36,6 @@ from lucebox.sampling.random import Purpose
 NEAR = Fraction(1, 1000)
 Model = Callable[[tuple[int, ...]], Law]
 Outcomes = dict[tuple[int, ...], Fraction]
-
-
-def law(*weights: str | int | Fraction) -> Law:
-    """A normalised law of weights such as `"0.5"` or `"1/3"`."""
-    exact = [Fraction(w) for w in weights]
-    return tuple(w / sum(exact) for w in exact)
 
 
 @lru_cache(maxsize=1024)
@@ -88,7 +83,7 @@ def thresholds_of(
     return Thresholds(chances, [residual(x, y) for x, y in zip(laws, q, strict=False)])
 
 
-class _UnansweredError(Exception):
+class UnansweredError(Exception):
     """A random number was asked for that the script does not hold yet."""
 
     def __init__(self, intervals: list[tuple[float, Fraction]]) -> None:
@@ -133,7 +128,7 @@ class Script:
                 ends = (float(end - w + NEAR * w), float(end - NEAR * w))
                 chosen = ends if self.both_ends else (ends[hash((*self.answers, end)) & 1],)
                 points += [(u, w / len(chosen)) for u in chosen]
-        raise _UnansweredError(points)
+        raise UnansweredError(points)
 
 
 def _verdicts(
@@ -154,7 +149,7 @@ def _verdicts(
         try:
             script = Script(p, thresholds, answers, both_ends)
             yield strategy.verify(draft, rows, script), weight  # type: ignore[arg-type]
-        except _UnansweredError as asked:
+        except UnansweredError as asked:
             pending += [([*answers, u], weight * w) for u, w in asked.intervals]
 
 

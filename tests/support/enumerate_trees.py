@@ -22,7 +22,15 @@ from lucebox.acceptance.traversal import Traversal
 from lucebox.core import Draft, DrawMode
 from lucebox.research.exact_tree import drawn, kseq_ratio
 from lucebox.sampling.random import Purpose
-from tests.support.enumerate import Law, Model, Outcomes, distribution, one_hot, residual
+from tests.support.enumerate import (
+    Law,
+    Model,
+    Outcomes,
+    UnansweredError,
+    distribution,
+    one_hot,
+    residual,
+)
 
 ONE = Fraction(1)
 ROUNDING = Fraction(1, 2**50)  # what an irrational root leaves of a law that it exhausts
@@ -100,12 +108,6 @@ def _walk(tree: ExactTree, row: int, weight: Fraction, found: _Thresholds) -> Fr
     return weight
 
 
-class _UnansweredError(Exception):
-    def __init__(self, intervals: list[tuple[float, Fraction]]) -> None:
-        super().__init__()
-        self.intervals = intervals
-
-
 @dataclass
 class _Script:
     """Stands in for RoundRandom."""
@@ -128,7 +130,7 @@ class _Script:
             self.n_asked += 1
             return self.answers[self.n_asked - 1]
         ends = list(accumulate(weights))
-        raise _UnansweredError([(float(e - w / 2), w) for e, w in zip(ends, weights, strict=True) if w])
+        raise UnansweredError([(float(e - w / 2), w) for e, w in zip(ends, weights, strict=True) if w])
 
 
 def verdicts(
@@ -147,7 +149,7 @@ def verdicts(
             verdict = strategy.verify(draft, rows, script)  # type: ignore[arg-type]
             assert verdict.row == (verdict.path[-1] + 1 if verdict.path else 0)
             found[verdict.path, verdict.token] += weight
-        except _UnansweredError as asked:
+        except UnansweredError as asked:
             pending += [([*answers, u], weight * w) for u, w in asked.intervals]
     assert sum(found.values()) == 1
     return dict(found)

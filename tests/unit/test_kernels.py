@@ -4,26 +4,48 @@ from __future__ import annotations
 
 import importlib
 import logging
+from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import lucebox._kernels
 from lucebox import acceptance
 from lucebox.acceptance import reference as verify_twin
-from lucebox.acceptance.kernels import divergence, verify
+from lucebox.acceptance import tree_reference as tree_twin
+from lucebox.acceptance.kernels import divergence, tree, verify
 from lucebox.bench import kernels as bench
+from lucebox.draft_length import reference as entropy_twin
+from lucebox.draft_length.kernels import entropy
+from lucebox.drafters import reference as suffix_twin
+from lucebox.drafters.kernels import suffix
 from lucebox.sampling import reference as sampling_twin
 from lucebox.sampling.kernels import gumbel, rng, sampling
 from tests.support.enumerate import expected_accepted, first_tokens, joint_law, one_round
+from tests.support.source_tree import ROOT
 from tests.support.toy import P3, Q3, constant, markov
+
+TWINS: Mapping[ModuleType, ModuleType] = {
+    divergence: verify_twin,
+    tree: tree_twin,
+    verify: verify_twin,
+    entropy: entropy_twin,
+    suffix: suffix_twin,
+    gumbel: sampling_twin,
+    rng: sampling_twin,
+    sampling: sampling_twin,
+}
+# Without `abort`, a failure has no report; without `packed`, ggml's kernels serve.
+WITHOUT_TWIN = ("abort", "packed")
 
 
 def test_the_compiled_kernels_are_in_use() -> None:
-    names = [module.__name__ for module in (divergence, gumbel, rng, sampling, verify)]
-    expected = ("divergence", "gumbel", "rng", "sampling", "verify")
-    assert names == [f"lucebox._kernels.{name}" for name in expected]
+    in_use = {module.__name__.rpartition(".")[2]: module.__name__ for module in TWINS}
+    in_use |= {name: importlib.import_module(f"lucebox._kernels.{name}").__name__ for name in WITHOUT_TWIN}
+    sources = {path.stem for path in (ROOT / "kernels").glob("*.pyx")}
+    assert in_use == {name: f"lucebox._kernels.{name}" for name in sources}
 
 
 def test_a_kernel_that_was_not_built_is_replaced_and_said(caplog: pytest.LogCaptureFixture) -> None:
@@ -42,8 +64,7 @@ def test_a_kernel_s_own_broken_import_surfaces(tmp_path: Path, monkeypatch: pyte
 
 
 def test_twins_and_kernels_have_the_same_functions() -> None:
-    of_sampling = [(kernel, sampling_twin) for kernel in (gumbel, rng, sampling)]
-    for kernel, twin in [*of_sampling, (divergence, verify_twin), (verify, verify_twin)]:
+    for kernel, twin in TWINS.items():
         names = [name for name in vars(kernel) if callable(getattr(kernel, name)) and name.islower()]
         assert names
         assert all(hasattr(twin, name) for name in names if not name.startswith("_"))
