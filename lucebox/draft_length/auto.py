@@ -19,7 +19,9 @@ NEGLIGIBLE_SHARE = 0.003  # of a plain step: who costs no more may be asked in v
 ASK_EVERY = 16  # rounds, where proposals are not worth their time
 INVESTMENT_TOKENS = 2.0  # plain tokens' worth of catching up that is written off at once
 HOPE = 0.8  # of a trial's promise, to weigh against what has to be caught up on for it
-INVESTMENT_SHARE = 0.15  # of a request's plain time, at most, for an investment whose return nobody knows
+SMALL_INVESTMENT_TOKENS = 4.0  # plain tokens' worth that is always small enough
+LARGE_INVESTMENT_TOKENS = 40.0  # that is never
+INVESTMENT_SHARE = 0.12  # of a request's plain time, at most, for an investment whose return nobody knows
 SPENT_DISCOUNT = 0.95  # of what tokens took, per round
 FIRST_TOKENS = 2.0  # plain tokens that a sequence is taken to begin with
 ANSWER_WEIGHT = 0.3  # of the newest answer in a running mean
@@ -191,7 +193,8 @@ class Auto(DraftLengthController):
         if offer.catch_up_ms > INVESTMENT_TOKENS * plain_ms:
             whole_ms = track.prompt_ms + horizon * plain_ms
             is_hopeful = HOPE * (offer.gain_ms + offer.catch_up_ms) > offer.catch_up_ms
-            is_small = offer.catch_up_ms < INVESTMENT_SHARE * whole_ms
+            small_ms = max(SMALL_INVESTMENT_TOKENS * plain_ms, INVESTMENT_SHARE * whole_ms)
+            is_small = offer.catch_up_ms < min(small_ms, LARGE_INVESTMENT_TOKENS * plain_ms)
             if self._ledger.capital_ms < 0.0 or not (is_sure or (is_hopeful and is_small)):
                 return False
             risk_ms -= offer.catch_up_ms

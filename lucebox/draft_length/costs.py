@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from lucebox.core import RoundResult
-from lucebox.draft_length.forward_costs import ForwardCosts
+from lucebox.draft_length.forward_costs import ForwardCosts, Pace
 from lucebox.draft_length.proposal_costs import ProposalCosts
 
 MAX_DRAFTERS = 64
@@ -18,14 +18,21 @@ class CostTable:
 
     `verify` are the target's forwards, `draft` those of the draft model, and `needs_model` tells drafters
     that guess by it, forward by forward. Any other is taken to cost what its proposals took so far. `steps`
-    are the row counts that forwards are computed in.
+    are the row counts that forwards are computed in. Models on the `same_device` get slow together.
     """
 
     def __init__(
-        self, steps: Sequence[int] = (), needs_model: Callable[[str], bool] = lambda drafter: False
+        self,
+        steps: Sequence[int] = (),
+        needs_model: Callable[[str], bool] = lambda drafter: False,
+        *,
+        same_device: bool = True,
     ) -> None:
-        self.verify = ForwardCosts(steps)
-        self.draft = ForwardCosts(steps)
+        self._paces = (Pace(), Pace())
+        if same_device:
+            self._paces = (self._paces[0], self._paces[0])
+        self.verify = ForwardCosts(steps, self._paces[0])
+        self.draft = ForwardCosts(steps, self._paces[1])
         self._needs_model = lru_cache(MAX_DRAFTERS)(needs_model)
         self._n_batch = steps[-1] if steps else 512
         self._proposals: dict[str, ProposalCosts] = {}
@@ -78,8 +85,8 @@ class CostTable:
         """Takes over what `to_dict` wrote. Raises ValueError, KeyError, TypeError or AttributeError, with
         nothing changed, for what it never wrote."""
         steps = self.verify.steps
-        verify = ForwardCosts.from_dict(values["verify"], steps)
-        draft = ForwardCosts.from_dict(values["draft"], steps)
+        verify = ForwardCosts.from_dict(values["verify"], steps, self._paces[0])
+        draft = ForwardCosts.from_dict(values["draft"], steps, self._paces[1])
         if verify.is_empty:
             raise ValueError("nothing was measured")
         self.verify, self.draft = verify, draft

@@ -5,15 +5,24 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-WEIGHT = 0.05  # of the newest forward: what all of them have in common, and what those of its rows have
+PACE_WEIGHT = 0.08  # of the newest forward, in what all of a machine's have in common
+POINT_WEIGHT = 0.03  # and in what those of its rows have
 CLIP = math.log(2.0)  # a forward counts for twice or half as slow at most: the machine is shared
 N_MEDIAN = 3  # one slow forward among so many changes nothing
 N_DENSE = 40  # rows whose costs are kept ready
 N_REFRESH = 8  # observations after which those are made anew
 GUESSED_SHARE = 0.5  # of a first row's cost, for every further one, where no second point was measured
+
+
+@dataclass(slots=True)
+class Pace:
+    """How slow a device is just now, as a factor. Models on one device share it."""
+
+    scale: float = 1.0
 
 
 class ForwardCosts:
@@ -24,11 +33,11 @@ class ForwardCosts:
     that gets slower scales all points; a single slow forward does nothing.
     """
 
-    def __init__(self, steps: Sequence[int] = ()) -> None:
+    def __init__(self, steps: Sequence[int] = (), pace: Pace | None = None) -> None:
         self.steps = tuple(steps)
         self._points: dict[int, float] = {}  # rows -> ms with no context
         self._slopes: dict[int, float] = {}  # rows -> ms per token of context
-        self._scale = 1.0
+        self._pace = Pace() if pace is None else pace
         self._ratios: dict[int, list[float]] = {}
         self._dense: list[tuple[float, float]] = []
         self._n_stale = 0
@@ -41,14 +50,14 @@ class ForwardCosts:
         """A forward of `n_rows` rows over sequences of up to `n_kv` tokens; 0 before any was measured."""
         if n_rows < len(self._dense):
             base, slope = self._dense[n_rows]
-            return self._scale * (base + slope * n_kv)
+            return self._pace.scale * (base + slope * n_kv)
         if not self._points or n_rows <= 0:
             return 0.0
         if n_rows < N_DENSE:
             self._refresh()
             return self.ms(n_rows, n_kv)
         base, slope = self._at(n_rows)
-        return self._scale * (base + slope * n_kv)
+        return self._pace.scale * (base + slope * n_kv)
 
     def set(self, measured: Iterable[tuple[int, int, float]]) -> None:
         """Points `(n_rows, n_kv, ms)` measured on purpose; two contexts of one row count make a slope.
@@ -76,7 +85,7 @@ class ForwardCosts:
         point = self._step(n_rows)
         expected = self.ms(n_rows, n_kv)
         if expected <= 0.0:
-            self._points[point] = ms / self._scale
+            self._points[point] = ms / self._pace.scale
             self._refresh()
             return
         ratios = self._ratios.setdefault(point, [])
@@ -85,9 +94,9 @@ class ForwardCosts:
         if len(ratios) < N_MEDIAN:
             return
         if point in self._points:
-            change = math.exp(WEIGHT * max(-CLIP, min(CLIP, median(ratios))))
-            self._scale *= change
-            self._points[point] *= change
+            change = max(-CLIP, min(CLIP, median(ratios)))
+            self._pace.scale *= math.exp(PACE_WEIGHT * change)
+            self._points[point] *= math.exp(POINT_WEIGHT * change)
         else:
             self._points[point] = self._at(point)[0] * math.exp(median(ratios))
         self._n_stale += 1
@@ -97,14 +106,16 @@ class ForwardCosts:
     def to_dict(self) -> dict[str, Any]:
         """All that was measured, as JSON can hold it."""
         return {
-            "points": {str(n): self._scale * ms for n, ms in self._points.items()},
-            "slopes": {str(n): self._scale * ms for n, ms in self._slopes.items()},
+            "points": {str(n): self._pace.scale * ms for n, ms in self._points.items()},
+            "slopes": {str(n): self._pace.scale * ms for n, ms in self._slopes.items()},
         }
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any], steps: Sequence[int] = ()) -> ForwardCosts:
+    def from_dict(
+        cls, values: Mapping[str, Any], steps: Sequence[int] = (), pace: Pace | None = None
+    ) -> ForwardCosts:
         """The inverse of `to_dict`. Raises ValueError, KeyError or TypeError for what it never wrote."""
-        costs = cls(steps)
+        costs = cls(steps, pace)
         for name, into in (("points", costs._points), ("slopes", costs._slopes)):
             for n_rows, ms in values[name].items():
                 into[int(n_rows)] = float(ms)

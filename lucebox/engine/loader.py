@@ -121,7 +121,8 @@ def _costs(
     config: EngineConfig, target: Runtime, draft: Runtime | None, on_progress: LoadProgress
 ) -> CostTable:
     """What verifying and drafting cost: as it was measured before, or measured now if anybody may draft."""
-    table = CostTable(ROW_BUCKETS, _needs_model)
+    same_device = draft is None or draft.device.name == target.device.name
+    table = CostTable(ROW_BUCKETS, _needs_model, same_device=same_device)
     if not config.drafters:
         return table
     key = machine_key() | {

@@ -20,7 +20,7 @@ WRONG = -1
 Points = Mapping[int, float]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Machine:
     """Milliseconds of a forward by rows, for target and draft model, and the target's per token of context
     and row. `noise` is the spread of each, and in `burst` (start, end; seconds) all take three times as
@@ -63,6 +63,11 @@ CPU_1B = Machine(
     kv_ms=0.006,
 )
 CPU_1B_SLOW_DRAFT = Machine(CPU_1B.target, {1: 20, 2: 30, 4: 45, 8: 70, 64: 300, 256: 1100}, kv_ms=0.006)
+CPU_Q4 = Machine(
+    {1: 38, 2: 65, 3: 87, 4: 97, 5: 148, 8: 188, 16: 296, 64: 900, 256: 3400},
+    {1: 10, 2: 14, 4: 23, 8: 40, 64: 200, 256: 800},
+    kv_ms=0.006,
+)
 CPU_F16 = Machine(
     {1: 113, 2: 150, 3: 158, 4: 166, 5: 162, 8: 246, 16: 368, 64: 1100, 256: 4000},
     CPU_1B.draft,
