@@ -1,4 +1,4 @@
-"""Measures what forwards cost when an engine is loaded, in seconds."""
+"""Measures what forwards cost when an engine is loaded: a few seconds, once for each machine and model."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def calibrate(
     budget_s: float = BUDGET_S,
     clock: Callable[[], float] = time.perf_counter,
 ) -> tuple[list[Measured], list[Measured]]:
-    """What forwards of the two models cost. Their caches are empty before and after.
+    """What forwards of the two models cost, in milliseconds. Their caches are empty before and after.
 
     Measures all points in turn, again and again, until `budget_s` are used up; begins nothing that is not
     expected to fit.

@@ -67,6 +67,7 @@ def model_key(config: ModelConfig, device: str) -> dict[str, Any]:
         "kv_type": config.kv_type,
         "quantise": config.quantise,
         "n_head_rows": config.n_head_rows,
+        "cpu_kernels": config.cpu_kernels,
     }
 
 
