@@ -50,9 +50,7 @@ class SlemDrafter(ForeignDrafter):
         tokens = self._encoder.encode(whole_characters(data))
         if ids and not self._is_text(ids[-1]) and self.to_target[ids[-1]] >= 0:
             tokens.append(int(self.to_target[ids[-1]]))
-        n = next((i + 1 for i, token in enumerate(tokens) if token in request.stop_tokens), len(tokens))
-        n = min(n, request.n_max)
-        return Draft.chain(tokens[:n], [None] * n)
+        return request.deterministic(tokens)
 
     def _is_text(self, token: int) -> bool:
         vocabulary = self._vocabulary

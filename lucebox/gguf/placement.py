@@ -30,7 +30,7 @@ def choose_placements(
     """Repacking buffer types come first where they can multiply with a matrix of that type and shape;
     everything else stays in the device's own, mapped from the file when the device can read host
     memory. What `requantise` changes is never mapped. With `packs`, which is for CPUs only, our own kernels
-    (lucebox.gguf.packing) take what they can of the rest.
+    (lucebox.gguf.packing) take, before all of these, what they can of what is not changed.
 
     A tied head is matrix and table at once: it is repacked as a second copy, and looked up from the
     first. Raises UnsupportedModelError when the device cannot compute with a tensor at all.

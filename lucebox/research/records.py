@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from lucebox.core import Draft, Int32Array, RoundResult, Verdict
+from lucebox.core import Draft, Int32Array, Verdict
 from lucebox.research.kept_law import KeptLaw, Truncation
 from lucebox.sampling.params import SamplingParams
 
@@ -74,19 +74,3 @@ class RecordedRound:
         """The draft, or the first `n` tokens of it; of truncated laws, the rest lies on one token."""
         q = [None if law is None else law.lumped() for law in self.q[:n]]
         return Draft(self.tokens[:n], self.parents[:n], q)
-
-    def result(self, sequence: int = 0) -> RoundResult:
-        """The round as a draft-length controller learns of it."""
-        return RoundResult(
-            sequence=sequence,
-            drafter=self.drafter,
-            n_drafted=len(self),
-            n_accepted=len(self.verdict.path),
-            draft_ms=self.draft_ms,
-            verify_ms=self.verify_ms,
-            n_rows=self.n_rows,
-            n_kv=self.n_prefix,
-            depth=self.draft().depth,
-            n_caught_up=self.n_caught_up,
-            n_batch_rows=self.n_rows,
-        )

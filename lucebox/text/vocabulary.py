@@ -106,9 +106,6 @@ class Vocabulary:
         """The bytes a token adds to shown text: none for control, unknown and unused tokens."""
         return b"" if token in self._hidden else self.bytes_of(token)
 
-    def type_of(self, token: int) -> TokenType:
-        return TokenType(int(self.types[token]))
-
     def is_special(self, token: int) -> bool:
         """Whether a token steers the model and is no text: a control token, or the unknown token."""
         return int(self.types[token]) in _SPECIAL
