@@ -11,7 +11,7 @@ import pytest
 
 from lucebox.config import ModelConfig
 from lucebox.draft_length.costs import CostTable
-from lucebox.engine.cost_file import CostFile, model_key
+from lucebox.engine.cost_file import CostFile, machine_key, model_key
 
 KEY = {"target": {"n_bytes": 5}}
 
@@ -79,7 +79,8 @@ def test_a_key_tells_files_options_and_devices_apart(tmp_path: Path) -> None:
     path.write_bytes(b"12345")
     config = ModelConfig(path=str(path), device="CPU", n_threads=2, kv_type="f16")
     keys = [model_key(config, "Fast CPU"), model_key(config, "Slow CPU")]
-    for changed in ({"n_threads": 4}, {"kv_type": "f32"}, {"quantise": "q4_0"}, {"n_head_rows": 100}):
+    changes = ({"n_threads": 4}, {"kv_type": "f32"}, {"quantise": "q4_0"}, {"n_head_rows": 100})
+    for changed in (*changes, {"cpu_kernels": "ggml"}):
         options = {"path": str(path), "device": "CPU", "n_threads": 2, "kv_type": "f16"} | changed
         keys.append(model_key(ModelConfig(**options), "Fast CPU"))  # type: ignore[arg-type]
     path.write_bytes(b"123456")
