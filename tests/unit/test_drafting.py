@@ -288,3 +288,61 @@ def test_every_round_names_its_drafter_and_the_sums_are_theirs(plain: list[int])
     right, wrong = timings.drafters["model"], timings.drafters[PLUGIN]
     assert right.n_accepted == right.n_drafted == 2 * right.n_rounds
     assert wrong.n_drafted == wrong.n_rounds
+
+
+class Twos(Ones):
+    """Guesses token 2, three times, without a law."""
+
+    def propose(self, requests: Sequence[DraftRequest]) -> list[Draft]:
+        return [
+            Draft.chain([2, 2, 2][: request.n_max], [None] * min(3, request.n_max)) for request in requests
+        ]
+
+
+class Nothing(Ones):
+    def propose(self, requests: Sequence[DraftRequest]) -> list[Draft]:
+        return [Draft.empty() for _ in requests]
+
+
+class Trimming(Planning):
+    """Verifies `n` tokens of what was looked up."""
+
+    def __init__(self, plan: Plan, n: int) -> None:
+        super().__init__(plan)
+        self.n = n
+        self.asked: list[tuple[str, list[int]]] = []
+
+    def trim(self, sequence: int, drafter: str, tokens: Sequence[int]) -> int:
+        self.asked.append((drafter, list(tokens)))
+        return self.n
+
+
+def run_two(first: Drafter, second: Drafter, controller: DraftLengthController) -> Answer:
+    harness = Harness(N_VOCAB, TARGET)
+    for name, drafter in (("first", first), ("second", second)):
+        harness.pool._singles[name] = drafter
+    id = harness.submit(PROMPT, PARAMS)
+    sequence = harness.stepper.scheduler.find(id)
+    assert sequence is not None
+    sequence.drafters, sequence.controller = ("first", "second"), controller
+    harness.run()
+    return harness.answers[id]
+
+
+def test_a_second_drafter_is_asked_where_the_first_has_nothing(plain: list[int]) -> None:
+    controller = Trimming(Plan("first", 4, otherwise=Plan("second", 4)), 9)
+    answer = run_two(Nothing(), Ones(), controller)
+    assert answer.tokens == plain
+    assert {result.drafter for result in controller.learned if result.n_drafted} == {"second"}
+    assert controller.asked[:2] == [("first", []), ("second", [1])]
+
+
+def test_looked_up_guesses_are_cut_and_dropped_as_the_controller_says(plain: list[int]) -> None:
+    cut = Trimming(Plan("first", 4, otherwise=Plan("second", 4)), 2)
+    assert run_two(Twos(), Ones(), cut).tokens == plain
+    assert max(result.n_drafted for result in cut.learned) == 2
+    assert {result.drafter for result in cut.learned if result.n_drafted} == {"first"}
+    dropped = Trimming(Plan("first", 4), 0)
+    assert run_two(Twos(), Ones(), dropped).tokens == plain
+    assert not any(result.n_drafted for result in dropped.learned)
+    assert [token for result in dropped.learned for token in result.tokens] == plain
