@@ -121,8 +121,8 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     draft_length: Annotated[
         str,
         Flag(
-            "how far to guess: `fixed:n=4`, `threshold:n=8,p_min=0.6` or a plug-in; "
-            "`auto`: only while that is measured to be faster",
+            "how far to guess: `fixed:n=4`, `threshold:n=8,p_min=0.6`, `svip`, `adaedl`, `goodput` or a "
+            "plug-in; `auto`: only while that is measured to be faster",
             Text(),
             "NAME[:OPTION=VALUE,…]",
         ),

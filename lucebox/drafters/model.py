@@ -19,7 +19,7 @@ COMPARE_CHUNK = 256
 
 
 @dataclass(slots=True)
-class Drafting:
+class PendingDraft:
     """One request's draft under way. `cached` and `pending` are ids of the draft model, and `cached` those
     whose keys and values its cache holds."""
 
@@ -100,7 +100,7 @@ class ModelDrafter(Drafter):
             return logits[:n_vocab]
         return np.pad(logits, (0, n_vocab - len(logits)), constant_values=-np.inf)
 
-    def _begin(self, request: DraftRequest) -> Drafting:
+    def _begin(self, request: DraftRequest) -> PendingDraft:
         """Rolls the cache back to what it shares with the prefix, whose last token is always fed."""
         cached = self._cached.setdefault(request.sequence, [])
         inputs = self._inputs(request)
@@ -112,14 +112,14 @@ class ModelDrafter(Drafter):
         if branches(request):
             n_max = min(request.n_max, self.runtime.n_batch, self.runtime.n_ctx - len(inputs))
             tree = GrowingDraft(request, n_max)
-        return Drafting(request, cached, list(inputs[n_shared:]), tree=tree)
+        return PendingDraft(request, cached, list(inputs[n_shared:]), tree=tree)
 
-    def _has_room(self, d: Drafting) -> bool:
+    def _has_room(self, d: PendingDraft) -> bool:
         fits = len(d.cached) + len(d.pending) <= self.runtime.n_ctx
         known = max(d.pending) < self.runtime.n_vocab
         return fits and known and len(d.tokens) < d.request.n_max
 
-    def _feed(self, active: Sequence[Drafting]) -> Iterator[tuple[Drafting, Float32Array]]:
+    def _feed(self, active: Sequence[PendingDraft]) -> Iterator[tuple[PendingDraft, Float32Array]]:
         """Feeds what is pending, and yields next logits: float32[n_vocab], valid until the next ones."""
         for batch in _batches(active, self.runtime.n_batch):
             parts, ready = [], []
@@ -138,7 +138,7 @@ class ModelDrafter(Drafter):
             for d, logits in zip(ready, output.logits, strict=True):
                 yield d, self._row(logits)
 
-    def _draw(self, d: Drafting, logits: Float32Array) -> None:
+    def _draw(self, d: PendingDraft, logits: Float32Array) -> None:
         """Draws the next token, or ends the draft by leaving nothing pending."""
         request, depth = d.request, d.request.n_before + len(d.tokens)
         law, shown = self._law(request, logits, [*request.before, *d.tokens])
@@ -161,8 +161,8 @@ class ModelDrafter(Drafter):
         law = request.sampler.law(logits, extra)
         return law, _confidence(law, logits) if request.judges_laws else law
 
-    def _draft_trees(self, active: Sequence[Drafting]) -> None:
-        trees: list[tuple[Drafting, GrowingDraft]] = []
+    def _draft_trees(self, active: Sequence[PendingDraft]) -> None:
+        trees: list[tuple[PendingDraft, GrowingDraft]] = []
         for d, logits in self._feed(active):
             assert d.tree is not None
             trees.append((d, d.tree))
@@ -180,7 +180,7 @@ class ModelDrafter(Drafter):
                     first_row += n_rows
                     first_output += n_outputs
 
-    def _rows(self, d: Drafting, tree: GrowingDraft) -> Rows:
+    def _rows(self, d: PendingDraft, tree: GrowingDraft) -> Rows:
         """All of the tree, behind the committed prefix; logits are wanted of the frontier."""
         tokens = [self._input(token) for token in tree.tokens]
         parents = [row - 1 for row in tree.parents]
@@ -197,7 +197,7 @@ class ModelDrafter(Drafter):
         ]
         tree.grow(laws, [partial(_confidence, *pair) for pair in zip(laws, logits, strict=True)])
 
-    def _keep_first_path(self, d: Drafting, tree: GrowingDraft, first_row: int, n_rows: int) -> None:
+    def _keep_first_path(self, d: PendingDraft, tree: GrowingDraft, first_row: int, n_rows: int) -> None:
         """Commits, of the `n_rows` tokens just fed, the path that takes the first child each time."""
         path: list[int] = []
         for i, parent in enumerate(tree.parents[:n_rows]):
@@ -221,9 +221,9 @@ def common_prefix_length(a: Sequence[int], b: Sequence[int]) -> int:
     return min(n, limit)
 
 
-def _batches(active: Sequence[Drafting], n_batch: int) -> Iterator[list[tuple[Drafting, int, bool]]]:
+def _batches(active: Sequence[PendingDraft], n_batch: int) -> Iterator[list[tuple[PendingDraft, int, bool]]]:
     """Packs pending tokens into forwards of at most `n_batch` rows: (draft, its rows, whether the last)."""
-    batch: list[tuple[Drafting, int, bool]] = []
+    batch: list[tuple[PendingDraft, int, bool]] = []
     room = n_batch
     for d in active:
         left = len(d.pending)
@@ -240,10 +240,10 @@ def _batches(active: Sequence[Drafting], n_batch: int) -> Iterator[list[tuple[Dr
 
 
 def _batches_of_trees(
-    trees: Sequence[tuple[Drafting, GrowingDraft]], n_batch: int
-) -> Iterator[list[tuple[Drafting, GrowingDraft]]]:
+    trees: Sequence[tuple[PendingDraft, GrowingDraft]], n_batch: int
+) -> Iterator[list[tuple[PendingDraft, GrowingDraft]]]:
     """Packs whole trees into forwards of at most `n_batch` rows."""
-    batch: list[tuple[Drafting, GrowingDraft]] = []
+    batch: list[tuple[PendingDraft, GrowingDraft]] = []
     room = n_batch
     for d, tree in trees:
         if len(tree.tokens) > room:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from lucebox.core import Distribution, Draft, Float32Array
 from lucebox.drafters.base import DrafterContext, DraftRequest
 from lucebox.drafters.foreign import ForeignDrafter
-from lucebox.drafters.model import Drafting
+from lucebox.drafters.model import PendingDraft
 from lucebox.drafters.translation import BytesEncoder
 from lucebox.sampling.kernels import sampling
 
@@ -32,7 +32,7 @@ class SlemDrafter(ForeignDrafter):
     def _row(self, logits: Float32Array) -> Float32Array:
         return logits
 
-    def _draw(self, d: Drafting, logits: Float32Array) -> None:
+    def _draw(self, d: PendingDraft, logits: Float32Array) -> None:
         """Takes the likeliest of the draft model's own ids; a control token ends the draft."""
         law = Distribution(len(logits), sampling.softmax(logits, 1.0))
         if not d.request.keep_drafting(law, d.request.n_before + len(d.tokens)):

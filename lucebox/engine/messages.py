@@ -108,7 +108,8 @@ class StepEvent(msgspec.Struct, tag="step", frozen=True, kw_only=True):
 
     `origins[i]` says where `tokens[i]` came from; `logprobs`, when asked for, has one entry per token.
     An end-of-generation token is listed (it was generated and counts), nothing behind it is. `drafted` has
-    an entry for each of the rounds that had a draft. `time_ms` is the monotonic clock at the last one's end.
+    an entry for each of the rounds that had a draft. Of `n_rounds` rounds, the last was the request's
+    `round`-th, and `time_ms` is the monotonic clock at its end.
     """
 
     id: str
