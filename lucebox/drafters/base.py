@@ -109,6 +109,7 @@ class Drafter(ABC):
 
     needs_model: ClassVar[bool] = False
     any_vocabulary: ClassVar[bool] = False  # of the draft model; others need that of the target
+    operator_options: ClassVar[frozenset[str]] = frozenset()  # that no request may choose: they take memory
 
     def __init__(self, context: DrafterContext) -> None:
         self.context = context

@@ -70,6 +70,8 @@ class SuffixDrafter(Drafter):
     bring most tokens is taken. Without a match there is no draft.
     """
 
+    operator_options = frozenset({"memory_mib"})
+
     def __init__(
         self, context: DrafterContext, *, n_min: int = 2, p_min: float = 0.2, memory_mib: int = 64
     ) -> None:

@@ -99,7 +99,7 @@ class Admission:
             return ()
         try:
             if asked is not None and asked != AUTO:
-                self._pool.get(asked)
+                self._pool.get_for_request(asked)
                 return (asked,)
             if submit.prediction:
                 self._pool.get(PREDICTION_DRAFTER)

@@ -51,6 +51,18 @@ class DrafterPool:
         self._combinations[spec] = Combination(self._context, parts)
         return self._combinations[spec]
 
+    def get_for_request(self, spec: str) -> Drafter:
+        """As `get`; raises ConfigError too for a drafter that is not there and that only its operator may make."""
+        for part in drafters.split(spec):
+            name, options = parse_spec(part)
+            kept = sorted(drafters.get(name).operator_options.intersection(options))
+            if kept and part not in self._singles:
+                raise ConfigError(
+                    f"the drafter {name!r} takes {', '.join(kept)} from whoever starts the engine only",
+                    remedy="leave it out, or start the engine with --drafter " + part,
+                )
+        return self.get(spec)
+
     def singles(self) -> list[Drafter]:
         """Every drafter that was made, none of them twice, and no combination."""
         return list(self._singles.values())

@@ -57,6 +57,7 @@ def test_a_wrong_acceptance_of_the_engine_fails_its_start() -> None:
         ("ngramm", "did you mean ngram"),
         ("ngram:k=2", "ngram"),
         ("ngram,ngram", "has a drafter twice"),
+        ("ngram,suffix:memory_mib=4000", "memory_mib from whoever starts the engine"),
         ("model", "`model` needs a draft model"),
     ],
 )
