@@ -52,15 +52,10 @@ class DrafterPool:
         return self._combinations[spec]
 
     def get_for_request(self, spec: str) -> Drafter:
-        """As `get`; raises ConfigError too for a drafter that is not there and that only its operator may make."""
+        """As `get`; raises ConfigError too for a new drafter with options that are its operator's to choose."""
         for part in drafters.split(spec):
-            name, options = parse_spec(part)
-            kept = sorted(drafters.get(name).operator_options.intersection(options))
-            if kept and part not in self._singles:
-                raise ConfigError(
-                    f"the drafter {name!r} takes {', '.join(kept)} from whoever starts the engine only",
-                    remedy="leave it out, or start the engine with --drafter " + part,
-                )
+            if part not in self._singles:
+                _check_options_of_requests(part)
         return self.get(spec)
 
     def singles(self) -> list[Drafter]:
@@ -108,3 +103,13 @@ class DrafterPool:
                 f"the engine has {len(known)} drafters with options, and makes no further one for {spec!r}",
                 remedy=f"use one of {'; '.join(known)}",
             )
+
+
+def _check_options_of_requests(spec: str) -> None:
+    name, options = parse_spec(spec)
+    kept = sorted(drafters.get(name).operator_options.intersection(options))
+    if kept:
+        raise ConfigError(
+            f"the drafter {name!r} takes {', '.join(kept)} from whoever starts the engine only",
+            remedy=f"leave it out, or start the engine with --drafter {spec}",
+        )
