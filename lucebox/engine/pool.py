@@ -52,7 +52,7 @@ class DrafterPool:
         return self._combinations[spec]
 
     def get_for_request(self, spec: str) -> Drafter:
-        """As `get`; raises ConfigError too for a new drafter with options that are its operator's to choose."""
+        """As `get`; raises ConfigError too for a new drafter with options that operators choose."""
         for part in drafters.split(spec):
             if part not in self._singles:
                 _check_options_of_requests(part)
