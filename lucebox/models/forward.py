@@ -15,6 +15,7 @@ from lucebox.gguf.packing import PackedMatrix
 from lucebox.models.hparams import Hparams, Rope
 
 _F32_BYTES = 4
+_SPLIT_KV = 512  # cells from which on ggml's threads share the keys of a single row
 _ALL_THREADS = -1  # GGML_N_TASKS_MAX
 
 Tensor = int  # address of a ggml_tensor
@@ -83,6 +84,7 @@ class Forward:
         self._weights = weights
         self._packed = packed
         self._quantised: dict[Tensor, Tensor] = {}
+        self._group_mask: Tensor | None = None
         self._key_values = key_values
         self._hparams = hparams
         self.shape = shape
@@ -193,14 +195,40 @@ class Forward:
         library, h = self._library, self._hparams
         if self.inputs.mask is None:
             self.inputs.mask = self._input(Type.F16, self.shape.n_kv, self.shape.n_rows)
-        by_head = self._op(library.ggml_permute, query, 0, 2, 1, 3)
-        key = self._visible(self._key_values.keys[layer], h.head_dim_k)
-        value = self._visible(self._key_values.values[layer], h.head_dim_v)
-        attended = self._op(
-            library.ggml_flash_attn_ext, by_head, key, value, self.inputs.mask, scale, 0.0, 0.0
-        )
-        library.ggml_flash_attn_ext_set_prec(attended, Prec.F32)
+        if self._attends_by_group:
+            n_group = h.n_heads // h.n_heads_kv
+            rows = self._op(library.ggml_reshape_3d, query, h.head_dim_k, n_group, h.n_heads_kv)
+            by_group = self._flash_attention(layer, rows, self._mask_of_group(n_group), scale)
+            attended = self._op(library.ggml_cont, self._op(library.ggml_permute, by_group, 0, 2, 1, 3))
+        else:
+            by_head = self._op(library.ggml_permute, query, 0, 2, 1, 3)
+            attended = self._flash_attention(layer, by_head, self.inputs.mask, scale)
         return self._op(library.ggml_reshape_2d, attended, h.n_heads * h.head_dim_v, self.shape.n_rows)
+
+    def _flash_attention(self, layer: int, query: Tensor, mask: Tensor, scale: float) -> Tensor:
+        """[head_dim_v, heads, rows] of a query [head_dim_k, rows, heads]."""
+        key = self._visible(self._key_values.keys[layer], self._hparams.head_dim_k)
+        value = self._visible(self._key_values.values[layer], self._hparams.head_dim_v)
+        attended = self._op(self._library.ggml_flash_attn_ext, query, key, value, mask, scale, 0.0, 0.0)
+        self._library.ggml_flash_attn_ext_set_prec(attended, Prec.F32)
+        return attended
+
+    @property
+    def _attends_by_group(self) -> bool:
+        """Whether the query heads that share keys stand for the rows of one head.
+
+        ggml sums the attention of a single row in another order than that of several. Where our own kernels
+        promise that a row's result depends on that row alone, that would break it.
+        """
+        is_split = self.shape.n_rows == 1 and self.shape.n_kv >= _SPLIT_KV
+        return is_split and bool(self._packed) and self._hparams.n_heads > self._hparams.n_heads_kv
+
+    def _mask_of_group(self, n_group: int) -> Tensor:
+        """The single row's mask, once for each head of a group."""
+        if self._group_mask is None:
+            shape = (self.shape.n_kv, n_group, 1, 1)
+            self._group_mask = self._op(self._library.ggml_repeat_4d, self.inputs.mask, *shape)
+        return self._group_mask
 
     def swiglu(self, gate: Tensor, up: Tensor) -> Tensor:
         """silu(gate) * up."""

@@ -183,6 +183,25 @@ def test_a_model_says_the_same_with_our_kernels(tmp_path: Path, arch: str, dtype
 
 
 @needs_kernels
+@pytest.mark.parametrize("arch", ["llama", "qwen2"])
+def test_a_row_is_the_same_alone_behind_a_long_context(tmp_path: Path, arch: str) -> None:
+    """Where ggml would split the keys of a single row among threads, and not those of several rows."""
+    path = write_tiny(
+        tmp_path / "tiny.gguf", arch, n_embd=256, n_ff=512, n_vocab=64, n_ctx=2048, dtype="q4_k"
+    )
+    tokens = [int(token) for token in np.random.default_rng(0).integers(0, 63, 1008)]
+    with Runtime.load(path, device="CPU", n_threads=2, n_ctx=2048) as runtime:
+        for first in range(0, 1000, 250):
+            runtime.forward(Rows.chain(0, tokens[first : first + 250], first, want_last=Want.NOTHING))
+            runtime.cache.commit(0, range(250))
+        together = runtime.forward(Rows.chain(0, tokens[1000:], 1000, want_all=Want.LOGITS)).logits.copy()
+        for i, token in enumerate(tokens[1000:]):
+            alone = runtime.forward(Rows.chain(0, [token], 1000 + i)).logits[0]
+            np.testing.assert_array_equal(alone, together[i])
+            runtime.cache.commit(0, [0])
+
+
+@needs_kernels
 def test_every_matrix_that_can_be_is_packed(tmp_path: Path) -> None:
     path = write_tiny(tmp_path / "tiny.gguf", n_embd=256, n_ff=512, n_vocab=60, dtype="q4_k")
     device = find_device("CPU").pointer
