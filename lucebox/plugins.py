@@ -14,6 +14,8 @@ from typing import Any, Generic, TypeVar
 
 from lucebox.errors import ConfigError
 
+MAX_SPEC_LENGTH = 1000  # requests bring specs, and messages repeat them
+
 Option = int | float | str
 T = TypeVar("T")
 
@@ -100,6 +102,7 @@ class Registry(Generic[T]):
 
 def parse_spec(spec: str) -> tuple[str, dict[str, Option]]:
     """`"threshold:n=8,p_min=0.6"` as `("threshold", {"n": 8, "p_min": 0.6})`. Raises ConfigError."""
+    check_length(spec)
     name, colon, rest = spec.partition(":")
     options: dict[str, Option] = {}
     for part in rest.split(",") if colon else ():
@@ -112,6 +115,12 @@ def parse_spec(spec: str) -> tuple[str, dict[str, Option]]:
     if not name.strip():
         raise ConfigError(f"{spec!r} has no name", remedy="write name:key=value,key=value")
     return name.strip(), options
+
+
+def check_length(spec: str) -> None:
+    """Raises ConfigError for a text that is too long to be a spec."""
+    if len(spec) > MAX_SPEC_LENGTH:
+        raise ConfigError(f"{spec[:20]!r}… has {len(spec)} characters, more than {MAX_SPEC_LENGTH}")
 
 
 def did_you_mean(name: str, names: list[str]) -> str:
@@ -143,7 +152,7 @@ def _checked(options: Mapping[str, Option], plugin: type[Any], owner: str) -> di
             raise ConfigError(f"{owner} has no option {key!r}", remedy=did_you_mean(key, sorted(parameters)))
         wanted = parameters[key]
         if wanted is float and isinstance(value, int):
-            value = float(value)
+            value = float(str(value))  # infinity for what is too large, as of 1e400
         if wanted is str:
             value = str(value)
         if wanted in (int, float) and not isinstance(value, wanted):

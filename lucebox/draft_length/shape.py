@@ -13,15 +13,14 @@ def parse(text: str) -> tuple[int, ...]:
     """Children per node by depth; "" is a chain. Raises ConfigError."""
     if not text:
         return ()
-    if not re.fullmatch(r"[1-9]\d{0,2}(x[1-9]\d{0,2})*", text):
+    if not re.fullmatch(r"[1-9][0-9]{0,2}(x[1-9][0-9]{0,2})*", text):
         raise ConfigError(
             f"the shape {text!r} is no tree", remedy="write the children of a node by depth, like 3x2"
         )
     children = tuple(int(part) for part in text.split("x"))
-    if n_tokens(children) > MAX_TOKENS:
+    if len(children) > MAX_TOKENS or n_tokens(children) > MAX_TOKENS:
         raise ConfigError(
-            f"a tree of the shape {text} has {n_tokens(children)} tokens, more than {MAX_TOKENS}",
-            remedy="make it smaller",
+            f"a tree of the shape {text} has more than {MAX_TOKENS} tokens", remedy="make it smaller"
         )
     return children
 

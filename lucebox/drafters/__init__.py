@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lucebox.drafters.base import Drafter, DrafterContext
 from lucebox.errors import ConfigError
-from lucebox.plugins import Registry, parse_spec
+from lucebox.plugins import Registry, check_length, parse_spec
 
 __all__ = ["Drafter", "DrafterContext", "check", "check_model", "create", "get", "names", "split"]
 
@@ -25,6 +25,7 @@ def create(spec: str, context: DrafterContext) -> Drafter:
 def split(spec: str) -> list[str]:
     """The specs of a combination such as `ngram:n=3,n_min=2,model`, whose further parts go on behind what the
     first ones guessed. Raises ConfigError."""
+    check_length(spec)
     parts: list[str] = []
     for piece in (text.strip() for text in spec.split(",")):
         if parts and "=" in piece and ":" not in piece.partition("=")[0]:

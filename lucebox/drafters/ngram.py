@@ -9,6 +9,8 @@ from lucebox.core import Draft
 from lucebox.drafters.base import Drafter, DrafterContext, DraftRequest
 from lucebox.errors import ConfigError
 
+MAX_N = 16  # each length takes memory and time for every token of a text
+
 
 @dataclass(slots=True)
 class _Text:
@@ -28,8 +30,10 @@ class NgramDrafter(Drafter):
 
     def __init__(self, context: DrafterContext, *, n: int = 4, n_min: int = 2) -> None:
         super().__init__(context)
-        if not 1 <= n_min <= n:
-            raise ConfigError(f"drafter ngram: n_min ({n_min}) must be from 1 to n ({n})")
+        if not 1 <= n_min <= n <= MAX_N:
+            raise ConfigError(
+                f"drafter ngram: n_min ({n_min}) must be from 1 to n ({n}), which is at most {MAX_N}"
+            )
         self._lengths = range(n, n_min - 1, -1)
         self._texts: dict[int, _Text] = {}
 

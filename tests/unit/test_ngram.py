@@ -63,7 +63,7 @@ def test_another_text_of_the_same_number_is_noticed() -> None:
     assert draft.tokens.tolist() == []
 
 
-@pytest.mark.parametrize("options", [":n=1", ":n_min=0", ":n=2,n_min=3"])
+@pytest.mark.parametrize("options", [":n=1", ":n_min=0", ":n=2,n_min=3", ":n=17", ":n=1000000000"])
 def test_lengths_that_make_no_sense_are_refused(options: str) -> None:
     with pytest.raises(ConfigError, match="n_min"):
         make(options)

@@ -110,6 +110,7 @@ def test_create_passes_arguments_and_typed_options(registry: Registry[Any]) -> N
     assert lion.options == (7, 1.0, "3")
     assert isinstance(lion.options[1], float)
     assert registry.create("lion").options == (4, 0.5, "a")
+    assert registry.create("lion:rate=" + "9" * 400).options == (4, float("inf"), "a")
 
 
 @pytest.mark.parametrize(
@@ -119,6 +120,8 @@ def test_create_passes_arguments_and_typed_options(registry: Registry[Any]) -> N
         ("lion:rat=1", "did you mean rate"),
         ("lion:n=1.5", "n must be of type int, not 1.5"),
         ("lion:rate=fast", "rate must be of type float, not 'fast'"),
+        ("lion:n=" + "9" * 5000, "5007 characters, more than 1000"),
+        ("l" * 10_000, "10000 characters"),
     ],
 )
 def test_bad_options(registry: Registry[Any], spec: str, message: str) -> None:

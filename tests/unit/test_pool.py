@@ -49,10 +49,11 @@ def test_a_draft_model_is_needed_where_one_is_named() -> None:
 def test_requests_cannot_fill_the_memory_with_options() -> None:
     pool = DrafterPool(drafter_context(N_VOCAB), [])
     for n in range(MAX_WITH_OPTIONS):
-        pool.get(f"ngram:n={n + 2}")
-    with pytest.raises(ConfigError, match=r"makes no further one for 'ngram:n=99' \(use one of ngram:n=2; "):
-        pool.get("ngram:n=99")
-    assert pool.get("ngram:n=2")
+        pool.get(f"suffix:n_min={n + 2}")
+    message = r"makes no further one for 'suffix:n_min=99' \(use one of suffix:n_min=2; "
+    with pytest.raises(ConfigError, match=message):
+        pool.get("suffix:n_min=99")
+    assert pool.get("suffix:n_min=2")
     assert pool.get("prediction")  # what has no options is always to be had
     for n in range(MAX_COMBINATIONS + 2):
         order = ("ngram", "suffix") if n % 2 else ("suffix", "ngram")
