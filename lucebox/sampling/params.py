@@ -78,6 +78,10 @@ class SamplingParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
             self._check_range("logit_bias", bias, -100.0, 100.0)
         if sum(bias == BAN for bias in self.logit_bias.values()) == n_vocab:
             raise RequestError("logit_bias bans every token", param="logit_bias")
+        try:
+            msgspec.convert(msgspec.structs.asdict(self.speculative), SpeculativeParams)
+        except (TypeError, msgspec.ValidationError) as error:
+            raise RequestError(f"speculative: {error}", param="speculative") from None
 
     @staticmethod
     def _check_range(name: str, value: float, low: float, high: float, *, low_open: bool = False) -> None:

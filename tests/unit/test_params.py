@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from lucebox.errors import RequestError
-from lucebox.sampling.params import SamplingParams
+from lucebox.sampling.params import SamplingParams, SpeculativeParams
 
 N_VOCAB = 3
 
@@ -37,6 +37,11 @@ N_VOCAB = 3
         ("logit_bias", {0: 100.1}),
         ("logit_bias", {0: math.nan}),
         ("logit_bias", dict.fromkeys(range(N_VOCAB), -100.0)),
+        ("speculative", {"drafter": "suffix"}),
+        ("speculative", SpeculativeParams(drafter=5)),  # type: ignore[arg-type]
+        ("speculative", SpeculativeParams(draft_length=4)),  # type: ignore[arg-type]
+        ("speculative", SpeculativeParams(acceptance=["block"])),  # type: ignore[arg-type]
+        ("speculative", SpeculativeParams(enabled="no")),  # type: ignore[arg-type]
     ],
 )
 def test_a_value_out_of_range_names_its_field(field: str, value: Any) -> None:
