@@ -125,8 +125,8 @@ class GrowingDraft:
             row = self.parents[row - 1]
         return tokens[::-1]
 
-    def grow(self, laws: Sequence[Distribution], wides: Sequence[Callable[[], Distribution]]) -> None:
-        """Draws the children of the frontier from its laws, which becomes the next frontier.
+    def grow(self, laws: Sequence[Distribution | None], wides: Sequence[Callable[[], Distribution]]) -> None:
+        """Draws the children of the frontier from its laws, which becomes the next frontier. None has none.
 
         `wides` are asked for a law to rank siblings by where laws leave no choice, and by `keep_drafting`.
         """
@@ -136,8 +136,10 @@ class GrowingDraft:
             first = self._n_above + place * n_children
             n = min(n_children, self.n_max - first)
             depth = request.n_before + self.depth
+            if n <= 0 or law is None:
+                continue
             shown = wide() if request.judges_laws and _n_possible(law) == 1 else law
-            if n <= 0 or not request.keep_drafting(shown, depth):
+            if not request.keep_drafting(shown, depth):
                 continue
             key_row = request.n_before + row
             children = draw_siblings(law, n, request.draw_mode, request.random, key_row, depth, wide)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
 from lucebox.core import Distribution, Draft, DrawMode, Float32Array
 from lucebox.drafters.base import Drafter, DrafterContext, DraftRequest
 from lucebox.drafters.drawing import GrowingDraft, branches, draw
+from lucebox.errors import LogitsError
 from lucebox.runtime.rows import Rows, Want
 from lucebox.runtime.runtime import Runtime
 from lucebox.sampling.kernels import sampling
 
 COMPARE_CHUNK = 256
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -141,9 +144,10 @@ class ModelDrafter(Drafter):
     def _draw(self, d: PendingDraft, logits: Float32Array) -> None:
         """Draws the next token, or ends the draft by leaving nothing pending."""
         request, depth = d.request, d.request.n_before + len(d.tokens)
-        law, shown = self._law(request, logits, [*request.before, *d.tokens])
-        if not request.keep_drafting(shown, depth):
+        laws = _unless_banned(partial(self._law, request, logits, [*request.before, *d.tokens]), logits)
+        if laws is None or not request.keep_drafting(laws[1], depth):
             return
+        law = laws[0]
         token, q = draw(law, request.draw_mode, request.random, depth, depth)
         d.tokens.append(token)
         d.q.append(q)
@@ -191,10 +195,10 @@ class ModelDrafter(Drafter):
     def _grow(self, tree: GrowingDraft, logits: Sequence[Float32Array]) -> None:
         """Goes one depth further; `logits` are those of the frontier."""
         request = tree.request
-        laws = [
-            request.sampler.law(row_logits, [*request.before, *tree.path(row)])
-            for row, row_logits in zip(tree.frontier, logits, strict=True)
-        ]
+        laws = []
+        for row, row_logits in zip(tree.frontier, logits, strict=True):
+            law = partial(request.sampler.law, row_logits, [*request.before, *tree.path(row)])
+            laws.append(_unless_banned(law, row_logits))
         tree.grow(laws, [partial(_confidence, *pair) for pair in zip(laws, logits, strict=True)])
 
     def _keep_first_path(self, d: PendingDraft, tree: GrowingDraft, first_row: int, n_rows: int) -> None:
@@ -255,8 +259,18 @@ def _batches_of_trees(
         yield batch
 
 
-def _confidence(law: Distribution, logits: Float32Array) -> Distribution:
+def _unless_banned(law: Callable[[], T], logits: Float32Array) -> T | None:
+    """What `law` makes of `logits`; None where the request bans all tokens that the draft model knows."""
+    try:
+        return law()
+    except LogitsError:
+        if (logits < np.inf).all():  # neither NaN nor infinity: the model works
+            return None
+        raise
+
+
+def _confidence(law: Distribution | None, logits: Float32Array) -> Distribution:
     """The law that controllers judge: `law`, or the softmax where the chain left but one token."""
-    if law.ids is None or len(law.ids) > 1:
+    if law is not None and (law.ids is None or len(law.ids) > 1):
         return law
-    return Distribution(law.n_vocab, sampling.softmax(logits, 1.0))
+    return Distribution(len(logits), sampling.softmax(logits, 1.0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -179,6 +180,20 @@ def test_padding_of_either_vocabulary_is_never_drafted(n_vocab: int) -> None:
     (draft,) = drafter.propose([request])
     assert draft.tokens.max() < min(n_vocab, N_VOCAB)
     assert all(q is not None and len(q.dense()) == N_VOCAB for q in draft.q)
+
+
+@pytest.mark.parametrize("shape", [(), (2, 2)])
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_where_all_that_the_draft_model_knows_is_banned_there_is_no_draft(
+    temperature: float, shape: tuple[int, ...]
+) -> None:
+    """And others in its batch are drafted for."""
+    drafter, _ = make(n_vocab=4)
+    banned = SamplingParams(temperature=temperature, logit_bias=dict.fromkeys(range(4), -100.0))
+    requests = [ask([1, 2, 3], params=banned), ask([1, 2, 3], sequence=1)]
+    first, second = drafter.propose([replace(request, shape=shape) for request in requests])
+    assert len(first) == 0
+    assert len(second) == 4
 
 
 def test_a_token_unknown_to_the_draft_model_ends_drafting() -> None:
