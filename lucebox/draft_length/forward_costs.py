@@ -15,6 +15,7 @@ CLIP = math.log(2.0)  # a forward counts for twice or half as slow at most: the 
 N_MEDIAN = 3  # one slow forward among so many changes nothing
 N_DENSE = 40  # rows whose costs are kept ready
 N_REFRESH = 8  # observations after which those are made anew
+MOST_MS = 1e9  # that a file of costs may say: far more than any forward takes
 GUESSED_SHARE = 0.5  # of a first row's cost, for every further one, where no second point was measured
 
 
@@ -119,7 +120,7 @@ class ForwardCosts:
         for name, into in (("points", costs._points), ("slopes", costs._slopes)):
             for n_rows, ms in values[name].items():
                 into[int(n_rows)] = float(ms)
-                if int(n_rows) < 1 or not 0.0 <= into[int(n_rows)] < math.inf:
+                if int(n_rows) < 1 or not 0.0 <= into[int(n_rows)] <= MOST_MS:
                     raise ValueError(f"{name} of {n_rows} rows: {ms}")
         costs._refresh()
         return costs

@@ -19,6 +19,8 @@ from lucebox.draft_length.costs import CostTable
 logger = logging.getLogger(__name__)
 
 FORMAT = 1
+# What comes of a file that holds anything at all.
+UNREADABLE = (OSError, ArithmeticError, LookupError, ValueError, TypeError, AttributeError, RecursionError)
 
 
 class CostFile:
@@ -39,7 +41,7 @@ class CostFile:
             table.restore(content["costs"])
         except FileNotFoundError:
             return False
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except UNREADABLE as error:
             logger.warning("costs in %s cannot be read (%s); measuring them again", self.path, error)
             return False
         return True

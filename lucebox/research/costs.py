@@ -31,7 +31,8 @@ class CostModel:
         if 1 not in self.verify:
             raise ConfigError("a cost table needs the cost of verifying one row", remedy='add "1": ms')
         rows_and_ms = [*self.verify.items(), (1, self.draft or 1.0)]
-        if any(rows < 1 or not 0 < ms < float("inf") for rows, ms in rows_and_ms) or self.draft < 0:
+        are_possible = all(1 <= rows < 2**31 and 0 < ms < float("inf") for rows, ms in rows_and_ms)
+        if not are_possible or self.draft < 0:
             raise ConfigError("costs must be positive and finite, for one row or more")
 
     @classmethod
@@ -52,7 +53,7 @@ class CostModel:
                 return cls._of_engine(table["costs"])
             verify = {int(rows): float(ms) for rows, ms in table["verify_ms"].items()}
             draft = float(table["draft_ms"])
-        except (ValueError, KeyError, TypeError, AttributeError, UnicodeDecodeError) as error:
+        except (ArithmeticError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise ConfigError(
                 f"{path} is no cost table: {error!r}",
                 remedy='write {"verify_ms": {"1": 38.0, "2": 65.0}, "draft_ms": 20.0}',

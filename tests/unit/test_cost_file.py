@@ -37,7 +37,9 @@ def test_other_settings_have_other_files(tmp_path: Path) -> None:
     assert not CostFile(tmp_path, {"target": {"n_bytes": 6}}).read_into(CostTable())
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "null", '{"key": 1}', "\x00\xff", '{"costs": {}}'])
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", "null", '{"key": 1}', "\x00\xff", '{"costs": {}}', "[" * 100_000]
+)
 def test_a_file_that_cannot_be_read_is_measured_anew(tmp_path: Path, content: str) -> None:
     file = CostFile(tmp_path, KEY)
     file.path.write_text(content, encoding="utf-8")
@@ -46,11 +48,16 @@ def test_a_file_that_cannot_be_read_is_measured_anew(tmp_path: Path, content: st
     assert file.read_into(CostTable())
 
 
-def test_costs_that_make_no_sense_are_measured_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    "points", [{"1": "fast"}, {"1": 10**400}, {"1": 1e300}, {"0": 1.0}, {"1": float("nan")}, []]
+)
+def test_costs_that_make_no_sense_are_measured_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, points: object
+) -> None:
     file = CostFile(tmp_path, KEY)
     file.write(table())
     content = json.loads(file.path.read_text())
-    content["costs"]["verify"]["points"] = {"1": "fast"}
+    content["costs"]["verify"]["points"] = points
     file.path.write_text(json.dumps(content))
     assert not file.read_into(CostTable())
     assert "measuring them again" in caplog.text

@@ -160,6 +160,9 @@ def test_costs_come_from_a_calibration(tmp_path: Path) -> None:
         '{"verify_ms": {"1": NaN}, "draft_ms": 1}',
         '{"verify_ms": {"1": 3}, "draft_ms": -1}',
         '{"verify_ms": {"1": 3}, "draft_ms": NaN}',
+        '{"verify_ms": {"1": 3}, "draft_ms": ' + "9" * 400 + "}",
+        '{"verify_ms": {"1": 3, "' + "9" * 400 + '": 3}, "draft_ms": 1}',
+        '{"verify_ms": ' + "[" * 100_000,
     ],
 )
 def test_a_file_without_costs_is_refused(tmp_path: Path, content: str) -> None:
