@@ -105,15 +105,19 @@ static int lb_is_supported(void) {
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("fma");
 }
 
-/* Quantises super-blocks [first, last) of a row, to the nearest of 127 steps of each one's largest magnitude. */
+/* Quantises super-blocks [first, last) of a row, to the nearest of 127 steps of each one's largest magnitude.
+   Magnitudes are compared as integers, among which NaN is the largest: it becomes the scale, and spoils the row. */
 LB_TARGET static void lb_quantise(const float *x, char *row, int64_t k, int64_t first, int64_t last) {
     float *scales = (float *)lb_scales(row, k), *sums = (float *)lb_sums(row, k);
     int32_t *offsets = (int32_t *)lb_offsets(row, k);
     for (int64_t b = first; b < last; b++) {
-        __m512 largest = _mm512_setzero_ps();
-        for (int i = 0; i < 16; i++)
-            largest = _mm512_max_ps(largest, _mm512_abs_ps(_mm512_loadu_ps(x + b * LB_SUPER + 16 * i)));
-        const float magnitude = _mm512_reduce_max_ps(largest);
+        __m512i largest = _mm512_setzero_si512();
+        for (int i = 0; i < 16; i++) {
+            const __m512 v = _mm512_abs_ps(_mm512_loadu_ps(x + b * LB_SUPER + 16 * i));
+            largest = _mm512_max_epi32(largest, _mm512_castps_si512(v));
+        }
+        const int32_t bits = _mm512_reduce_max_epi32(largest);
+        const float magnitude = _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(bits)));
         const __m512 inverse = _mm512_set1_ps(magnitude > 0 ? 127.f / magnitude : 0.f);
         scales[b] = magnitude / 127.f;
         for (int j = 0; j < 8; j++) {

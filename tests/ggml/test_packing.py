@@ -143,6 +143,21 @@ def test_rows_of_zeros_and_of_one_spike(kind: Type) -> None:
     np.testing.assert_allclose(y[1], 3.0 * gguf.dequantize(blocks, kind)[:, 300], rtol=1e-4, atol=1e-4)
 
 
+@needs_kernels
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_no_number_spoils_all_of_its_row_and_no_other(kind: Type, value: float) -> None:
+    x = np.random.default_rng(0).standard_normal((3, 512)).astype(np.float32)
+    product = Product(kind, random_blocks(kind, 512, 16, 1), 512)
+    clean = product(x)
+    for place in (0, 17, 255, 256, 300, 511):
+        spoilt = x.copy()
+        spoilt[1, place] = value
+        y = product(spoilt)
+        assert not np.isfinite(y[1]).any()
+        np.testing.assert_array_equal(y[[0, 2]], clean[[0, 2]])
+
+
 def test_what_is_packed() -> None:
     def stored(kind: Type, shape: tuple[int, ...], use: Use = Use.MATRIX) -> TensorInfo | None:
         return packed_info(TensorSpec("w", shape, use), TensorInfo("w", shape, kind, 1, 0, 0))
