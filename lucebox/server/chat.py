@@ -43,7 +43,7 @@ async def chat_completions(request: Request) -> Response:
     serving = await service.serving()
     params = chat_params(body, serving.text.n_vocab)
     prompt = await asyncio.to_thread(_prompt, messages, serving.text)
-    prediction = await asyncio.to_thread(_prediction, body, serving.text)
+    prediction = await asyncio.to_thread(_prediction, body, serving.text, serving.info.n_ctx)
     if len(prompt) >= serving.info.n_ctx:
         raise ContextLengthError(serving.info.n_ctx, len(prompt))
     head = Head.new("chatcmpl", service)
@@ -63,12 +63,12 @@ def _prompt(messages: list[dict[str, Any]], text: TextModel) -> list[int]:
         raise ApiError(str(error), param="messages", code=error.code) from None
 
 
-def _prediction(body: ChatRequest, text: TextModel) -> list[int] | None:
-    """None where none was made, which the bill then says nothing of."""
+def _prediction(body: ChatRequest, text: TextModel, n_ctx: int) -> list[int] | None:
+    """As much of it as an answer may have; None where none was made, which the bill then says nothing of."""
     if body.prediction is None:
         return None
     try:
-        return text.encode_plain(body.prediction.text)
+        return text.encode_plain(body.prediction.text)[:n_ctx]
     except RequestError as error:
         raise ApiError(str(error), param="prediction", code=error.code) from None
 

@@ -11,7 +11,7 @@ import pytest
 from lucebox.core import Origin
 from lucebox.engine.messages import Event, Finish, StepEvent, Submit
 from lucebox.engine.timings import DrafterTotals, Timings
-from tests.support.scripted_engine import says
+from tests.support.scripted_engine import N_CTX, says
 from tests.support.serving import CHAT, HELLO, TEXT, ask, events, serving
 
 HI = says(b"Hi")
@@ -54,6 +54,10 @@ def submitted(prediction: Any) -> list[int]:
 )
 def test_a_prediction_arrives_as_tokens(content: Any, text: str) -> None:
     assert submitted({"type": "content", "content": content}) == list(text.encode())
+
+
+def test_what_no_answer_has_room_for_is_cut_off() -> None:
+    assert submitted({"type": "content", "content": "x" * 50_000}) == list(b"x" * N_CTX)
 
 
 def test_none_is_no_prediction() -> None:
