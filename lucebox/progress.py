@@ -71,8 +71,9 @@ class Bars:
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
         if self._progress is None:
-            columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
-            more = (TextColumn("{task.fields[done]}"), TimeRemainingColumn())
+            what = TextColumn("{task.description}", markup=False)  # names of files may have brackets
+            columns = (what, BarColumn(), TaskProgressColumn())
+            more = (TextColumn("{task.fields[done]}", markup=False), TimeRemainingColumn())
             self._progress = Progress(*columns, *more, console=Console(stderr=True), transient=True)
             self._progress.start()
         return self._progress

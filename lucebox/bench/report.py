@@ -81,9 +81,9 @@ class Report:
 
 
 def console() -> Console:
-    """stdout; wide enough for the tables where it is no terminal."""
-    found = Console()
-    return found if found.is_terminal else Console(width=max(found.width, MIN_WIDTH))
+    """stdout; wide enough for the tables where it is no terminal. Names with brackets are no markup."""
+    found = Console(markup=False)
+    return found if found.is_terminal else Console(markup=False, width=max(found.width, MIN_WIDTH))
 
 
 def _workload_json(workload: Workload, lines: Sequence[Figures]) -> dict[str, object]:

@@ -108,7 +108,7 @@ def make(name: str, engine: Engine, size: Size) -> Workload:
 def _maker(name: str) -> Maker:
     if name in MAKERS:
         return MAKERS[name]
-    grid = re.fullmatch(r"grid-(\w+)-(\d+)", name)
+    grid = re.fullmatch(r"grid-(\w+)-(\d{1,9})", name)
     if grid and grid[1] in GRID_PROMPTS and int(grid[2]) in GRID_OUTPUTS:
         n_prompt, n_output = GRID_PROMPTS[grid[1]], int(grid[2])
         return lambda engine, size: _grid(name, n_prompt, n_output, engine, size)

@@ -134,6 +134,13 @@ def test_tables_and_json(bench: ScriptedBench, tmp_path: Path, capsys: pytest.Ca
     assert found["configuration"]["seed"] == 0
 
 
+def test_names_with_brackets_are_no_markup(bench: ScriptedBench, capsys: pytest.CaptureFixture[str]) -> None:
+    bench.info.target.name = "x [/red] [bold]"
+    argv = ["bench", "spec", *MODELS, "--workloads", "prose", "--rounds", "1", "--arm", "auto"]
+    assert main(argv) == 0
+    assert "x [/red] [bold] on CPU" in capsys.readouterr().out
+
+
 def test_what_was_measured_is_shown_after_ctrl_c(
     bench: ScriptedBench, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -33,7 +33,9 @@ def test_names() -> None:
     assert expand("grid-1k-160,grid") == ["grid-1k-160", *(name for name in GRID if name != "grid-1k-160")]
 
 
-@pytest.mark.parametrize("name", ["codes", "", "grid-2k-16", "grid-64-17", "grid-64"])
+@pytest.mark.parametrize(
+    "name", ["codes", "", "grid-2k-16", "grid-64-17", "grid-64", "grid-64-" + "9" * 5000]
+)
 def test_unknown_names_are_told(name: str) -> None:
     with pytest.raises(ConfigError, match=r"Unknown workload .*There are: code"):
         expand(f"prose,{name}")
