@@ -15,6 +15,7 @@ CLIP = math.log(2.0)  # a forward counts for twice or half as slow at most: the 
 N_MEDIAN = 3  # one slow forward among so many changes nothing
 N_DENSE = 40  # rows whose costs are kept ready
 N_REFRESH = 8  # observations after which those are made anew
+LEAST_MS = 1e-6  # of a forward
 MOST_MS = 1e9  # that a file of costs may say: far more than any forward takes
 GUESSED_SHARE = 0.5  # of a first row's cost, for every further one, where no second point was measured
 
@@ -73,7 +74,7 @@ class ForwardCosts:
             slope = max(0.0, far - base) / (high - low) if high > low else 0.0
             if high > low:
                 self._slopes[n_rows] = slope
-            self._points[n_rows] = max(1e-6, base - slope * low)
+            self._points[n_rows] = max(LEAST_MS, base - slope * low)
         least_ms = math.inf
         for n_rows in sorted(self._points, reverse=True):
             least_ms = self._points[n_rows] = min(least_ms, self._points[n_rows])
@@ -122,6 +123,7 @@ class ForwardCosts:
                 into[int(n_rows)] = float(ms)
                 if int(n_rows) < 1 or not 0.0 <= into[int(n_rows)] <= MOST_MS:
                     raise ValueError(f"{name} of {n_rows} rows: {ms}")
+        costs._points = {n_rows: max(LEAST_MS, ms) for n_rows, ms in costs._points.items()}
         costs._refresh()
         return costs
 
