@@ -221,7 +221,7 @@ def _unpacked(r: _Round, n_vocab: int) -> RecordedRound:
         and ((parents >= 0) & (parents <= np.arange(n))).all()
         and _is_path(r.path, r.row, parents)
         and 0 <= r.token < n_vocab
-        and r.n_prefix > 0
+        and 0 < r.n_prefix < 2**31
         and all(p[int(parents[i])].holds(int(tokens[i])) for i in range(n))
         and all(law is None or law.holds(int(token)) for law, token in zip(q, tokens, strict=True))
         and all(law is None or _keep_the_same(law, p[int(parents[i])]) for i, law in enumerate(q))

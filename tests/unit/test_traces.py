@@ -263,6 +263,7 @@ def written(records: list[dict[str, object]]) -> bytes:
     "change",
     [
         {"n_prefix": 0},
+        {"n_prefix": 2**40},
         {"tokens": b"\xff\xff\xff\x7f" * 3},
         {"tokens": b"\0\0\0"},
         {"parents": b"\0\0\0\0\2\0\0\0\2\0\0\0"},
