@@ -198,6 +198,22 @@ def test_a_model_says_the_same_with_our_kernels(tmp_path: Path, arch: str, dtype
 
 
 @needs_kernels
+@pytest.mark.parametrize("dtype", ["q4_k", "q6_k"])
+def test_a_row_is_the_same_among_up_to_48(tmp_path: Path, dtype: str) -> None:
+    path = write_tiny(tmp_path / "tiny.gguf", n_embd=256, n_ff=512, n_vocab=64, n_layer=1, dtype=dtype)
+    tokens = [int(token) for token in np.random.default_rng(0).integers(0, 63, 64)]
+    alone = []
+    with Runtime.load(path, device="CPU", n_threads=2, n_ctx=64) as runtime:
+        for i, token in enumerate(tokens):
+            alone.append(runtime.forward(Rows.chain(0, [token], i)).logits[0].copy())
+            runtime.cache.commit(0, [0])
+        runtime.cache.truncate(0, 16)
+        for n in (2, 7, 9, 31, 33, 48):
+            together = runtime.forward(Rows.chain(0, tokens[16 : 16 + n], 16, want_all=Want.LOGITS)).logits
+            np.testing.assert_array_equal(together, np.array(alone[16 : 16 + n]))
+
+
+@needs_kernels
 @pytest.mark.parametrize("arch", ["llama", "qwen2"])
 def test_a_row_is_the_same_alone_behind_a_long_context(tmp_path: Path, arch: str) -> None:
     """Where ggml would split the keys of a single row among threads, and not those of several rows."""
