@@ -243,7 +243,7 @@ def _is_free(drafter: str) -> bool:
     """Whether drafters of ours do all of it without a draft model."""
     pieces = re.split("[,+]", drafter)
     names = {piece.partition(":")[0].strip() for piece in pieces if "=" not in piece.partition(":")[0]}
-    return names <= set(FREE_DRAFTERS)
+    return names <= {*FREE_DRAFTERS, PREDICTION_DRAFTER}
 
 
 if __name__ == "__main__":

@@ -87,6 +87,7 @@ def test_options_made_in_python_are_checked_too() -> None:
         (["--draft-model", "none"], "none"),
         (["--drafter", "none"], None),
         (["--drafter", "suffix"], None),
+        (["--drafter", "prediction"], None),
         (["--drafter", "ngram:n=3,n_min=2+suffix"], None),
         (["--drafter", "suffix,model"], DEFAULT_DRAFT_MODEL),
         (["--target-model", "a.gguf", "--draft-model", "b.gguf"], "b.gguf"),
