@@ -16,10 +16,13 @@ import msgspec
 
 from lucebox import flags
 from lucebox.errors import ConfigError
-from lucebox.flags import Choice, Flag, Integer, IntegerOr, Text
+from lucebox.flags import Choice, Flag, Integer, IntegerOr, Switch, Text
 
-KvType = Literal["f32", "f16"]
+KV_TYPES = ("f32", "f16", "q8_0", "q4_0")
+KvType = Literal["f32", "f16", "q8_0", "q4_0"]
 CpuKernels = Literal["auto", "ggml"]
+Overlap = Literal["auto", "on", "off"]
+Pinning = Literal["auto", "on", "off"]
 
 DEFAULT_DRAFT_MODEL = "qwen2.5-coder-0.5b"
 DEFAULT_CTX_SIZE_LIMIT = 8192
@@ -54,9 +57,47 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         ),
     ] = None
     target_device: Annotated[
-        str, Flag("where the target runs: a name or number of `lucebox devices`, or `auto`", Text(), "DEVICE")
+        str,
+        Flag(
+            "where the target runs: a name or number of `lucebox devices`; several as `CUDA0,CPU` share its "
+            "layers in that order; `auto`: the fastest that have room",
+            Text(),
+            "DEVICE[,DEVICE…]",
+        ),
     ] = AUTO
-    draft_device: Annotated[str, Flag("where the draft model runs, likewise", Text(), "DEVICE")] = AUTO
+    target_split: Annotated[
+        str | None,
+        Flag(
+            "shares of the target's layers, one for each of several devices, as `3,1`",
+            Text(),
+            "N,N…",
+            unset="by free memory",
+        ),
+    ] = None
+    target_cpu_layers: Annotated[
+        int | None,
+        Flag(
+            "the last N layers of the target are computed by the CPU",
+            Integer(0, 4096),
+            "N",
+            unset="none unless the CPU is among its devices",
+        ),
+    ] = None
+    cpu_moe: Annotated[
+        bool, Flag("the experts of a mixture-of-experts target stay with the CPU", Switch())
+    ] = False
+    draft_device: Annotated[
+        str, Flag("where the draft model runs, likewise", Text(), "DEVICE[,DEVICE…]")
+    ] = AUTO
+    workers: Annotated[
+        str | None,
+        Flag(
+            "other machines whose devices are to be used: addresses of `lucebox worker`",
+            Text(),
+            "HOST:PORT[,…]",
+            unset="none",
+        ),
+    ] = None
     draft_quant: Annotated[
         str,
         Flag(
@@ -76,8 +117,37 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         ),
     ] = AUTO
     threads: Annotated[
-        int | None, Flag("CPU threads that compute", Integer(1, 1024), "N", unset="physical cores")
+        int | None,
+        Flag("CPU threads that compute the target", Integer(1, 1024), "N", unset="physical cores"),
     ] = None
+    draft_threads: Annotated[
+        int | None,
+        Flag("CPU threads that compute the draft model", Integer(1, 1024), "N", unset="as `--threads`"),
+    ] = None
+    pin_threads: Annotated[
+        Pinning,
+        Flag(
+            "keep the threads of each model on cores of their own: `auto` where target and draft model "
+            "compute at the same time, and there are enough",
+            Choice(("auto", "on", "off")),
+        ),
+    ] = "auto"
+    overlap: Annotated[
+        Overlap,
+        Flag(
+            "guess on while the target verifies, where the draft model has a device of its own; `auto`: "
+            "only while that is measured to be faster",
+            Choice(("auto", "on", "off")),
+        ),
+    ] = "auto"
+    fit: Annotated[
+        bool,
+        Flag(
+            "where the models do not fit into memory, take what does: a smaller context, KV type, or fewer "
+            "layers on a device",
+            Switch(),
+        ),
+    ] = False
     ctx_size: Annotated[
         int | None,
         Flag(
@@ -88,7 +158,7 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         ),
     ] = None
     parallel: Annotated[int, Flag("sequences decoded at the same time; more wait", Integer(1, 256), "N")] = 1
-    kv_type: Annotated[KvType, Flag("number type of the KV cache", Choice(("f16", "f32")))] = "f16"
+    kv_type: Annotated[KvType, Flag("number type of the KV cache", Choice(KV_TYPES))] = "f16"
     cpu_kernels: Annotated[
         CpuKernels,
         Flag(
@@ -161,12 +231,21 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class ModelConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A model file and where it runs. `device` is a name or number of the machine, or `auto`."""
+    """A model file and where it runs.
+
+    `device` is `auto`, or names or numbers of the machine's devices, joined by commas; `split` has a share of
+    the layers for each of them, () where free memory decides. `n_cpu_layers` is None where `device` says it
+    all. `cores` are those that its CPU threads are kept on, () for any.
+    """
 
     path: str
     device: str
     n_threads: int
     kv_type: KvType
+    split: tuple[float, ...] = ()
+    n_cpu_layers: int | None = None
+    cpu_moe: bool = False
+    cores: tuple[int, ...] = ()
     quantise: str = KEEP  # the type that matrices are re-quantised to while loading
     n_head_rows: int | None = None  # the LM head is cut to so many first tokens
     cpu_kernels: CpuKernels = "auto"
@@ -177,7 +256,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     `drafters` are for requests that name none, preferred first; with none of them, these decode plainly.
     `acceptance` is `auto` when each request decides. Unless it `remembers`, drafters forget a request when it
-    ends, so that the next one is drafted as the first.
+    ends, so that the next one is drafted as the first. `workers` are host:port addresses. What does not fit
+    into memory is refused unless it shall `fit`, when n_ctx and the models' kv_type and device give way.
     """
 
     target: ModelConfig
@@ -188,6 +268,9 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     n_ctx: int
     n_parallel: int
     remembers: bool = True
+    overlap: Overlap = "auto"
+    workers: tuple[str, ...] = ()
+    fit: bool = False
 
 
 class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -107,6 +107,20 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
+class Switch:
+    """On or off; the flag alone means on."""
+
+    def parse(self, text: str) -> bool:
+        if text not in ("on", "off"):
+            raise ValueError("must be on or off")
+        return text == "on"
+
+    def check(self, value: Any) -> None:
+        if not isinstance(value, bool):
+            raise ValueError("must be true or false")
+
+
+@dataclass(frozen=True, slots=True)
 class IntegerOr:
     """A whole number from `low` to `high`, or one of a few words."""
 
@@ -158,6 +172,8 @@ class Setting:
 
     @property
     def default_text(self) -> str:
+        if isinstance(self.default, bool):
+            return "on" if self.default else "off"
         return self.flag.unset if self.default is None else str(self.default)
 
     def check(self, value: Any, *, given_as: str) -> None:
@@ -222,9 +238,12 @@ def add_arguments(parser: argparse.ArgumentParser, options: type[msgspec.Struct]
     for setting in settings(options):
         flag = setting.flag
         metavar = "{" + ",".join(flag.kind.words) + "}" if isinstance(flag.kind, Choice) else flag.metavar
+        alone: dict[str, Any] = {}
+        if isinstance(flag.kind, Switch):
+            metavar, alone = "on|off", {"nargs": "?", "const": "on"}
         text = f"{flag.help} [{setting.variable}; default: {setting.default_text}]".replace("%", "%%")
         parser.add_argument(
-            setting.option, dest=setting.field, metavar=metavar, default=argparse.SUPPRESS, help=text
+            setting.option, dest=setting.field, metavar=metavar, default=argparse.SUPPRESS, help=text, **alone
         )
 
 

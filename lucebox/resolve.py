@@ -6,6 +6,7 @@ that a server's process never does: devices stay as they were named, and the eng
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -68,7 +69,7 @@ def resolve_engine(options: EngineOptions, *, on_progress: Progress | None = Non
     quantise = _draft_quantise(options, draft_model)
     n_threads = options.threads or physical_cores()
 
-    def model(name: str, device: str) -> ModelConfig:
+    def model(name: str, device: str, n_threads: int) -> ModelConfig:
         path = find_model(name, on_progress=on_progress)
         return ModelConfig(
             path=str(path),
@@ -78,11 +79,20 @@ def resolve_engine(options: EngineOptions, *, on_progress: Progress | None = Non
             cpu_kernels=options.cpu_kernels,
         )
 
-    target = model(options.target_model, options.target_device)
+    target = msgspec.structs.replace(
+        model(options.target_model, options.target_device, n_threads),
+        split=parse_split(options.target_split, options.target_device),
+        n_cpu_layers=options.target_cpu_layers,
+        cpu_moe=options.cpu_moe,
+    )
     draft: ModelConfig | None = None
     if draft_model is not None:
         is_self = SELF_DRAFT.match(draft_model)
-        draft = model(options.target_model if is_self else draft_model, options.draft_device)
+        draft = model(
+            options.target_model if is_self else draft_model,
+            options.draft_device,
+            options.draft_threads or n_threads,
+        )
         n_head_rows = _n_head_rows(options.draft_vocab, draft.path)
         draft = msgspec.structs.replace(draft, quantise=quantise, n_head_rows=n_head_rows)
     return EngineConfig(
@@ -93,7 +103,44 @@ def resolve_engine(options: EngineOptions, *, on_progress: Progress | None = Non
         draft_length=options.draft_length,
         n_ctx=_n_ctx(options.ctx_size, target.path),
         n_parallel=options.parallel,
+        overlap=options.overlap,
+        workers=parse_workers(options.workers),
+        fit=options.fit,
     )
+
+
+def parse_split(text: str | None, device: str) -> tuple[float, ...]:
+    """`3,1` as shares, one for each of the devices. Raises ConfigError."""
+    if text is None:
+        return ()
+    try:
+        shares = tuple(float(share) for share in text.split(","))
+    except ValueError:
+        shares = ()
+    usable = shares and all(0.0 <= share < math.inf for share in shares) and sum(shares) > 0.0
+    if not usable:
+        raise ConfigError(
+            f"--target-split must be shares such as 3,1, not {text!r}", remedy="give one number per device"
+        )
+    n_devices = len(device.split(","))
+    if device == AUTO or len(shares) != n_devices:
+        raise ConfigError(
+            f"--target-split {text} has {len(shares)} shares for --target-device {device}",
+            remedy="name as many devices as shares",
+        )
+    return shares
+
+
+def parse_workers(text: str | None) -> tuple[str, ...]:
+    """Addresses as host:port. Raises ConfigError."""
+    addresses = [address.strip() for address in (text or "").split(",") if address.strip()]
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
+            raise ConfigError(f"--workers must name them as host:port, not {address!r}")
+    if len(set(addresses)) < len(addresses):
+        raise ConfigError(f"--workers {text} names one twice", remedy="name each one once")
+    return tuple(addresses)
 
 
 def find_model(model: str, *, on_progress: Progress | None = None) -> Path:

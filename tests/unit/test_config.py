@@ -18,7 +18,7 @@ from lucebox.config import (
     parse_server_args,
 )
 from lucebox.errors import ConfigError
-from lucebox.flags import Choice, Integer, IntegerOr
+from lucebox.flags import Choice, Integer, IntegerOr, Switch
 
 SETTINGS = list(flags.settings(ServerOptions))
 
@@ -29,7 +29,7 @@ def a_value(setting: flags.Setting) -> str:
         return str(setting.flag.kind.low + 2)
     if isinstance(setting.flag.kind, Choice):
         return next(word for word in setting.flag.kind.words if word != setting.default)
-    return "something"
+    return "on" if isinstance(setting.flag.kind, Switch) else "something"
 
 
 def value_of(options: ServerOptions, field: str) -> object:
@@ -41,7 +41,7 @@ def test_flag_and_variable_set_the_field_and_the_flag_wins(setting: flags.Settin
     text = a_value(setting)
     by_flag = parse_server_args([setting.option, text], {})
     by_variable = parse_server_args([], {setting.variable: text})
-    assert str(value_of(by_flag, setting.field)) == text
+    assert setting.flag.kind.parse(text) == value_of(by_flag, setting.field)
     assert by_variable == by_flag
     other = {setting.variable: "\0 not a value of anything"}
     assert parse_server_args([f"{setting.option}={text}"], other) == by_flag
@@ -74,8 +74,8 @@ def test_options_made_in_python_are_checked_too() -> None:
         EngineOptions(threads=0)
     with pytest.raises(ConfigError, match="parallel must be a whole number"):
         EngineOptions(parallel=True)
-    with pytest.raises(ConfigError, match="kv_type must be one of f16, f32"):
-        EngineOptions(kv_type="q8_0")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="kv_type must be one of f32, f16, q8_0, q4_0"):
+        EngineOptions(kv_type="q5_0")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,8 @@ def cmake_options(backends: Sequence[str]) -> list[str]:
     options.update({f"GGML_{name.upper()}": "ON" if name in backends else "OFF" for name in BACKENDS})
     if "cuda" in backends and not os.environ.get("CUDAARCHS"):
         options["CMAKE_CUDA_ARCHITECTURES"] = "native"
+    if "blas" in backends and sys.platform != "darwin":
+        options["GGML_BLAS_VENDOR"] = os.environ.get("GGML_BLAS_VENDOR", "OpenBLAS")
     return [f"-D{name}={value}" for name, value in options.items()]
 
 

@@ -15,6 +15,14 @@ from pathlib import Path
 from vendor.ggml.errors import BuildError
 
 
+# What cmake, compilers and the SDKs of backends look at.
+_HEEDED = (
+    *("CC", "CXX", "CFLAGS", "CXXFLAGS", "LDFLAGS"),
+    *("CUDACXX", "CUDAARCHS", "CUDAFLAGS", "HIPCXX", "HIPFLAGS", "ROCM_PATH", "VULKAN_SDK", "ONEAPI_ROOT"),
+    *("CMAKE_PREFIX_PATH", "AMDGPU_TARGETS", "GPU_TARGETS"),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Toolchain:
     """Commands that build C++; `identity` changes when what they produce may."""
@@ -36,7 +44,7 @@ def find_toolchain() -> Toolchain:
     if cxx is None:
         raise BuildError("There is no C++ compiler. Install one (g++ or clang), or name it in CXX.")
     version = subprocess.run([*cxx, "--version"], capture_output=True, text=True, check=False).stdout
-    flags = [os.environ.get(name, "") for name in ("CC", "CXX", "CFLAGS", "CXXFLAGS", "LDFLAGS")]
+    flags = [os.environ.get(name, "") for name in _HEEDED]
     return Toolchain(_tool("cmake"), _tool("ninja"), cxx, "\n".join([version, *flags, cpu_identity()]))
 
 
