@@ -33,6 +33,12 @@ class Layout:
         everywhere = (0,) * n_layers
         return cls((device,), everywhere, 0, 0, everywhere)
 
+    def with_cpu(self, cpu: Device) -> Self:
+        """The same with `cpu` behind, for the embeddings and for what the only device cannot compute."""
+        assert self.is_single
+        assert self.main.pointer != cpu.pointer
+        return type(self)((*self.devices, cpu), self.layers, 1, self.output, self.experts)
+
     @property
     def is_single(self) -> bool:
         return len(self.devices) == 1
