@@ -20,8 +20,8 @@ import msgspec
 from lucebox.config import EngineConfig
 from lucebox.engine.messages import Event, Failed, Loading, Message, Ready, Shutdown
 from lucebox.engine.outbox import Outbox
-from lucebox.engine.wire import Channel, MalformedMessageError
 from lucebox.errors import EngineError, LuceboxError
+from lucebox.wire import Channel, MalformedMessageError
 
 logger = logging.getLogger("lucebox.engine.child")
 

@@ -16,7 +16,7 @@ import msgspec
 
 from lucebox.config import EngineConfig
 from lucebox.engine.messages import Event, Message
-from lucebox.engine.wire import Channel
+from lucebox.wire import Channel
 
 MAX_LAST_WORDS_BYTES = 1 << 16
 

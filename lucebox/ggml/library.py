@@ -7,13 +7,17 @@ import functools
 import os
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lucebox.errors import GgmlError, OutOfMemoryError
 from lucebox.ggml import _api
 from lucebox.ggml.abort import AbortReport
 from lucebox.ggml.log import LogBridge
+
+if TYPE_CHECKING:
+    from lucebox.ggml.devices import WorkerDevice
 
 _REMEDY = "install lucebox again, or set LUCEBOX_GGML_LIB to a folder of ggml libraries of the right version"
 _OBJECT_BYTES = 32  # sizeof(struct ggml_object), which ggml_tensor_overhead() adds to a tensor
@@ -25,8 +29,10 @@ _BLOCKING = re.compile(
         backend_(
             (.*_)?(async|compute|synchronize)
           | tensor_(set|get|copy|memset).*
-          | (buft_)?alloc.* | tensor_alloc | buffer_(clear|free|init_tensor|reset)
-          | load.* | unload | init.* | dev_(init|memory|get_props|buffer_from_host_ptr) | free | event_wait
+          | (buft_)?alloc.* | tensor_alloc | view_init
+          | buffer_(clear|free|init_tensor|reset|get_base|get_alloc_size)
+          | load.* | unload | init.* | free | event_wait | get_default_buffer_type
+          | dev_(init|memory|get_props|buffer_from_host_ptr|buffer_type)
           | sched_.* | graph_copy | compare_graph_backend | rpc_.* | buft_get_alloc_size
         )
       | gallocr_(new|new_n|free|reserve.*|alloc_graph) | tallocr_alloc | graph_compute.*
@@ -72,6 +78,7 @@ class Library:
         self._check_abi()
         os.environ["GGML_NO_BACKTRACE"] = "1"  # ggml would fork a debugger and wait for it
         self.abort_report = AbortReport(self)
+        self.worker_devices: dict[int, Callable[[], WorkerDevice]] = {}  # see lucebox.ggml.devices
         self._log = LogBridge(self)
         self.ggml_backend_load_all_from_path(str(folder).encode())
         if not self.ggml_backend_reg_by_name(_REGISTRIES["cpu"]):

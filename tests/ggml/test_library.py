@@ -130,6 +130,8 @@ def test_the_environment_names_the_folder(monkeypatch: pytest.MonkeyPatch, tmp_p
         "ggml_backend_dev_memory",
         "ggml_backend_sched_graph_compute",
         "ggml_backend_rpc_start_server",
+        "ggml_backend_buffer_get_base",
+        "ggml_backend_get_default_buffer_type",
         "ggml_gallocr_alloc_graph",
         "ggml_gallocr_reserve",
         "ggml_graph_compute",

@@ -15,8 +15,8 @@ from tests.support.source_tree import PACKAGE, ROOT, imports, modules
 # A name stands for a module or a package with all below it; the longest match counts.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
-    ("core", "cores", "flags", "paths", "plugins", "terminal"),
-    ("config", "hub", "_kernels"),
+    ("core", "cores", "flags", "host_memory", "paths", "plugins", "terminal"),
+    ("config", "hub", "wire", "_kernels"),
     ("ggml", "gguf"),
     ("text",),
     ("gguf.conversion", "gguf.packing"),

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import pytest
 
 from lucebox.engine.messages import Cancel, Message, Submit
-from lucebox.engine.wire import HEADER, MAX_MESSAGE_BYTES, Channel, MalformedMessageError
 from lucebox.errors import EngineError
 from lucebox.sampling.params import SamplingParams
+from lucebox.wire import HEADER, MAX_MESSAGE_BYTES, Channel, MalformedMessageError
 
 
 @pytest.fixture
@@ -92,3 +92,23 @@ def test_close_wakes_both_ends_and_frees_the_descriptor() -> None:
     b.close()
     if n_open is not None:
         assert len(os.listdir("/proc/self/fd")) == n_open - 2
+
+
+def test_a_channel_may_allow_less() -> None:
+    ours, peer = socket.socketpair()
+    with ours, peer:
+        small: Channel[Message] = Channel(ours, Message, max_bytes=100)  # type: ignore[arg-type]
+        peer.sendall(HEADER.pack(101))
+        with pytest.raises(EngineError, match="more than 100"):
+            small.receive()
+
+
+def test_a_timeout_of_the_socket_is_not_its_end() -> None:
+    ours, peer = socket.socketpair()
+    with ours, peer:
+        ours.settimeout(0.01)
+        channel: Channel[Message] = Channel(ours, Message)  # type: ignore[arg-type]
+        with pytest.raises(TimeoutError):
+            channel.receive()
+        peer.close()
+        assert channel.receive() is None

@@ -23,10 +23,16 @@ class MalformedMessageError(EngineError):
 
 
 class Channel(Generic[Incoming]):
-    """One end of a connection. `send` from any thread; `receive` from one."""
+    """One end of a connection. `send` from any thread; `receive` from one.
 
-    def __init__(self, connection: socket.socket, incoming: type[Incoming]) -> None:
+    A message of more than `max_bytes` is taken for garbage before any of it is read.
+    """
+
+    def __init__(
+        self, connection: socket.socket, incoming: type[Incoming], max_bytes: int = MAX_MESSAGE_BYTES
+    ) -> None:
         self._socket = connection
+        self._max_bytes = max_bytes
         self._decoder = msgspec.msgpack.Decoder(incoming)
         self._encoder = msgspec.msgpack.Encoder()
         self._sending = threading.Lock()
@@ -46,14 +52,15 @@ class Channel(Generic[Incoming]):
     def receive(self) -> Incoming | None:
         """Waits for a message; None when the other end is gone.
 
-        Raises MalformedMessageError for one message that cannot be read, EngineError for a garbled stream.
+        Raises MalformedMessageError for one message that cannot be read, EngineError for a garbled stream,
+        TimeoutError where the socket has a timeout.
         """
         header = self._read(HEADER.size)
         if header is None:
             return None
         (n_bytes,) = HEADER.unpack(header)
-        if n_bytes > MAX_MESSAGE_BYTES:
-            raise EngineError(f"a message claims {n_bytes} bytes, more than {MAX_MESSAGE_BYTES}")
+        if n_bytes > self._max_bytes:
+            raise EngineError(f"a message claims {n_bytes} bytes, more than {self._max_bytes}")
         body = self._read(n_bytes)
         if body is None:
             return None
@@ -73,6 +80,8 @@ class Channel(Generic[Incoming]):
         while len(parts) < n_bytes:
             try:
                 part = self._socket.recv(min(n_bytes - len(parts), 1 << 20))
+            except TimeoutError:
+                raise
             except OSError:
                 return None
             if not part:
