@@ -6,8 +6,18 @@ import pytest
 
 from lucebox.errors import DeviceError
 from lucebox.ggml import _api
-from lucebox.ggml.devices import Device, DeviceKind, find_device, list_devices
+from lucebox.ggml.devices import (
+    Device,
+    DeviceKind,
+    WorkerDevice,
+    accelerators,
+    add_worker_device,
+    find_device,
+    find_devices,
+    list_devices,
+)
 from lucebox.ggml.library import load
+from lucebox.host_memory import host_memory
 
 
 def device(number: int, name: str, kind: DeviceKind) -> Device:
@@ -18,6 +28,7 @@ CPU = device(0, "CPU", DeviceKind.CPU)
 IGPU = device(1, "Vulkan0", DeviceKind.INTEGRATED_GPU)
 GPU = device(2, "CUDA0", DeviceKind.GPU)
 GPU_2 = device(3, "CUDA1", DeviceKind.GPU)
+BLAS = device(4, "BLAS", DeviceKind.ACCELERATOR)
 
 
 def test_the_cpu_is_listed_with_its_memory() -> None:
@@ -60,3 +71,64 @@ def test_the_cpu_says_what_it_supports() -> None:
         assert not cpu.supports(converted)
     finally:
         library.ggml_free(context)
+
+
+def test_several_by_name_and_number_in_the_order_given() -> None:
+    devices = [CPU, IGPU, GPU, GPU_2]
+    assert find_devices("cuda1, CUDA0,0", devices) == (GPU_2, GPU, CPU)
+    assert find_devices("1", devices) == (IGPU,)
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ("CPU,cpu", "names CPU twice"),
+        ("CUDA0,2", "names CUDA0 twice"),
+        ("CPU,", "There is no device ''"),
+        ("CPU,auto", "There is no device 'auto'"),
+        ("BLAS", "takes single operations"),
+        ("CPU,9", "There is no device '9'; there is: 0 CPU, 2 CUDA0, 4 BLAS"),
+    ],
+)
+def test_lists_that_name_nothing_useful_are_refused(spec: str, words: str) -> None:
+    with pytest.raises(DeviceError, match=words):
+        find_devices(spec, [CPU, GPU, BLAS])
+
+
+def test_one_device_is_not_several() -> None:
+    with pytest.raises(DeviceError, match="names several devices"):
+        find_device("CPU,CUDA0", [CPU, GPU])
+
+
+def test_accelerators_are_listed_last_and_hold_nothing() -> None:
+    devices = list_devices()
+    kinds = [entry.kind for entry in devices]
+    n_models = len(devices) - kinds.count(DeviceKind.ACCELERATOR)
+    assert [entry.holds_models for entry in devices] == [True] * n_models + [False] * (
+        len(devices) - n_models
+    )
+    assert accelerators(devices) == tuple(devices[n_models:])
+
+
+def test_memory_of_the_cpu_is_what_linux_calls_available() -> None:
+    [cpu] = [entry for entry in list_devices() if entry.kind is DeviceKind.CPU]
+    memory = host_memory()
+    if memory is None:
+        pytest.skip("only ggml knows this system's memory")
+    assert abs(cpu.free_bytes - memory[0]) < 2**30
+    assert cpu.total_bytes == memory[1]
+
+
+def test_a_device_of_a_worker_is_what_the_worker_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    library = load()
+    [cpu] = [entry for entry in list_devices() if entry.kind is DeviceKind.CPU]
+    facts = WorkerDevice(
+        "far:50052", "a far GPU", DeviceKind.GPU, 3, 4, support=lambda operation: operation == 7
+    )
+    monkeypatch.setattr(library, "worker_devices", {})
+    add_worker_device(cpu.pointer, lambda: facts)
+    [far] = [entry for entry in list_devices() if entry.worker]
+    assert (far.description, far.kind, far.free_bytes, far.total_bytes) == ("a far GPU", DeviceKind.GPU, 3, 4)
+    assert (far.worker, far.backend) == ("far:50052", "RPC")
+    assert far.supports(7)
+    assert not far.supports(8)
