@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Protocol
+
 from lucebox.errors import DeviceError
 from lucebox.ggml import _api
 from lucebox.ggml.devices import Device
 from lucebox.ggml.library import Library
-from lucebox.gguf.weights import Weights
+from lucebox.gguf.packing import PackedMatrix
 from lucebox.models import Architecture, Hparams
 from lucebox.models.forward import Forward, KeyValues, Shape
 from lucebox.runtime.graphs import Graph
 
 _NODES_PER_LAYER = 64
+
+
+class GraphWeights(Protocol):
+    """What graphs are built over: Weights, or a sketch of them."""
+
+    @property
+    def tensors(self) -> Mapping[str, int]: ...
+
+    @property
+    def packed(self) -> Mapping[str, PackedMatrix]: ...
 
 
 class Builder:
@@ -23,7 +36,7 @@ class Builder:
         device: Device,
         architecture: type[Architecture],
         hparams: Hparams,
-        weights: Weights,
+        weights: GraphWeights,
         key_values: KeyValues,
     ) -> None:
         self.hparams = hparams
