@@ -2,70 +2,55 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
-import json
-import logging
 import os
 import platform
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from lucebox.cache_file import CacheFile
 from lucebox.config import ModelConfig
 from lucebox.draft_length.costs import CostTable
-
-logger = logging.getLogger(__name__)
+from lucebox.ggml.library import library_identity
 
 FORMAT = 1
-# What comes of a file that holds anything at all.
-UNREADABLE = (OSError, ArithmeticError, LookupError, ValueError, TypeError, AttributeError, RecursionError)
 
 
 class CostFile:
-    """A file for each combination of models, options, device and machine. Written whole or not at all, so
-    that several engines may start at once; one that cannot be understood is measured anew."""
+    """A file for each combination of models, options, devices, libraries and machine."""
 
     def __init__(self, folder: Path, key: Mapping[str, Any]) -> None:
-        self._key = {"format": FORMAT, **key}
-        digest = hashlib.sha256(json.dumps(self._key, sort_keys=True).encode()).hexdigest()
-        self.path = folder / f"{digest[:32]}.json"
+        self._file = CacheFile(folder, "costs", {"format": FORMAT, **key})
+        self.path = self._file.path
 
     def read_into(self, table: CostTable) -> bool:
         """Whether there was something to read."""
-        try:
-            content = json.loads(self.path.read_text(encoding="utf-8"))
-            if content["key"] != self._key:
-                return False
-            table.restore(content["costs"])
-        except FileNotFoundError:
-            return False
-        except UNREADABLE as error:
-            logger.warning("costs in %s cannot be read (%s); measuring them again", self.path, error)
-            return False
-        return True
+
+        def restore(costs: Any) -> bool:
+            table.restore(costs)
+            return True
+
+        return self._file.read(restore) is not None
 
     def write(self, table: CostTable) -> None:
         """Keeps `table`, where the folder can be written."""
-        content = json.dumps({"key": self._key, "costs": table.to_dict()}, indent=1)
-        temporary = self.path.with_suffix(f".{os.getpid()}-{threading.get_ident()}.tmp")
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            temporary.write_text(content + "\n", encoding="utf-8")
-            os.replace(temporary, self.path)
-        except OSError as error:
-            logger.info("costs are not kept: %s", error)
+        self._file.write(table.to_dict())
 
 
-def model_key(config: ModelConfig, device: str) -> dict[str, Any]:
-    """What the costs of a model depend on; `device` says more than its name does."""
+def model_key(config: ModelConfig, devices: str) -> dict[str, Any]:
+    """What the costs of a model depend on; `devices` says more than their names do, and which layers are
+    where."""
     status = Path(config.path).stat()
     return {
         "n_bytes": status.st_size,
         "mtime_ns": status.st_mtime_ns,
-        "device": device,
+        "device": devices,
+        "split": config.split,
+        "n_cpu_layers": config.n_cpu_layers,
+        "cpu_moe": config.cpu_moe,
         "n_threads": config.n_threads,
+        "cores": config.cores,
         "kv_type": config.kv_type,
         "quantise": config.quantise,
         "n_head_rows": config.n_head_rows,
@@ -81,6 +66,7 @@ def machine_key() -> dict[str, Any]:
         version = ""
     return {
         "version": version,
+        "ggml": library_identity(),
         "machine": platform.machine(),
         "node": platform.node(),
         "n_cores": os.cpu_count(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import hashlib
 import os
 import re
 import sys
@@ -55,6 +56,13 @@ def library_folder() -> Path:
     """Where the libraries are: LUCEBOX_GGML_LIB, else the folder inside the package."""
     own = os.environ.get("LUCEBOX_GGML_LIB")
     return Path(own).expanduser().absolute() if own else Path(__file__).parent / "lib"
+
+
+def library_identity() -> str:
+    """Another one for any other build of the libraries. Loads nothing."""
+    files = sorted(path for path in library_folder().glob("*ggml*") if path.is_file())
+    states = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+    return hashlib.sha256(repr(states).encode()).hexdigest()[:16]
 
 
 def is_blocking(name: str) -> bool:

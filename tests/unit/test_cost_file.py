@@ -13,7 +13,7 @@ from lucebox.config import ModelConfig
 from lucebox.draft_length.costs import CostTable
 from lucebox.engine.cost_file import CostFile, machine_key, model_key
 
-KEY = {"target": {"n_bytes": 5}}
+KEY = {"target": {"n_bytes": 5, "cores": (0, 1)}}
 
 
 def table(ms: float = 28.0) -> CostTable:
@@ -87,10 +87,22 @@ def test_a_key_tells_files_options_and_devices_apart(tmp_path: Path) -> None:
     config = ModelConfig(path=str(path), device="CPU", n_threads=2, kv_type="f16")
     keys = [model_key(config, "Fast CPU"), model_key(config, "Slow CPU")]
     changes = ({"n_threads": 4}, {"kv_type": "f32"}, {"quantise": "q4_0"}, {"n_head_rows": 100})
-    for changed in (*changes, {"cpu_kernels": "ggml"}):
+    places = ({"split": (3.0, 1.0)}, {"n_cpu_layers": 1}, {"cpu_moe": True}, {"cores": (0,)})
+    for changed in (*changes, *places, {"cpu_kernels": "ggml"}):
         options = {"path": str(path), "device": "CPU", "n_threads": 2, "kv_type": "f16"} | changed
         keys.append(model_key(ModelConfig(**options), "Fast CPU"))  # type: ignore[arg-type]
     path.write_bytes(b"123456")
     keys.append(model_key(config, "Fast CPU"))
     assert len({json.dumps(key, sort_keys=True) for key in keys}) == len(keys)
     assert json.dumps(machine_key())
+
+
+def test_another_build_of_ggml_is_measured_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LUCEBOX_GGML_LIB", str(tmp_path))
+    keys = [machine_key()]
+    for name, content in (("libggml.so", b"1"), ("libggml-cpu-x64.so", b"1"), ("libggml.so", b"12")):
+        (tmp_path / name).write_bytes(content)
+        keys.append(machine_key())
+    (tmp_path / "LICENSE").write_text("no library")
+    assert machine_key() == keys[-1]
+    assert len({json.dumps(key, sort_keys=True) for key in keys}) == len(keys)

@@ -15,7 +15,7 @@ from tests.support.source_tree import PACKAGE, ROOT, imports, modules
 # A name stands for a module or a package with all below it; the longest match counts.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
-    ("core", "cores", "flags", "host_memory", "paths", "plugins", "terminal"),
+    ("cache_file", "core", "cores", "flags", "host_memory", "paths", "plugins", "terminal"),
     ("config", "hub", "wire", "_kernels"),
     ("ggml", "gguf"),
     ("text",),
