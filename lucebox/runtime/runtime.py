@@ -76,6 +76,7 @@ class Runtime:
         n_threads: int,
         n_ctx: int,
         n_sequences: int = 1,
+        n_spare_sequences: int = 0,
         kv_type: str = "f16",
         quantise: str = KEEP,
         n_head_rows: int | None = None,
@@ -85,19 +86,21 @@ class Runtime:
     ) -> Runtime:
         """Loads a GGUF file onto a device.
 
-        `n_ctx` tokens for each of `n_sequences` sequences share one pool of cells. Graphs are kept for
-        `max_graphs` shapes. `quantise` is the type that matrices get (see Requantise): `keep`, `auto` or a
-        name such as `q4_0`. Logits are those of the first `n_head_rows` tokens, if given; every token of
-        the vocabulary may be fed. `cpu_kernels` is `auto` (our own where
-        they can serve) or `ggml`. `on_progress` gets fractions of the weights copied. A GgufFile that is
-        passed in stays open and must outlive the runtime. Raises ModelFileError, UnsupportedModelError,
-        DeviceError, ConfigError and OutOfMemoryError.
+        `n_ctx` tokens for each of `n_sequences` sequences share one pool of cells; `n_spare_sequences` more
+        are for forks, and bring no cells of their own. Graphs are kept for `max_graphs` shapes. `quantise` is
+        the type that matrices get (see Requantise): `keep`, `auto` or a name such as `q4_0`. Logits are those
+        of the first `n_head_rows` tokens, if given; every token of the vocabulary may be fed. `cpu_kernels` is
+        `auto` (our own where they can serve) or `ggml`. `on_progress` gets fractions of the weights copied. A
+        GgufFile that is passed in stays open and must outlive the runtime. Raises ModelFileError,
+        UnsupportedModelError, DeviceError, ConfigError and OutOfMemoryError.
         """
         with ExitStack() as owned:
             file = model if isinstance(model, GgufFile) else owned.enter_context(read(model))
             runtime = cls(file, find_device(device), n_threads=n_threads, n_ctx=n_ctx, owned=owned)
             placements = runtime._place(parse_requantise(quantise), n_head_rows, cpu_kernels)
-            runtime._allocate(placements, n_sequences, kv_type, max_graphs, on_progress)
+            runtime._allocate(
+                placements, n_sequences, n_spare_sequences, kv_type, max_graphs, on_progress
+            )
             runtime._owned = owned.pop_all()
         return runtime
 
@@ -127,6 +130,7 @@ class Runtime:
         self,
         placements: Sequence[Placement],
         n_sequences: int,
+        n_spare_sequences: int,
         kv_type: str,
         max_graphs: int,
         on_progress: Callable[[float], None] | None,
@@ -150,7 +154,7 @@ class Runtime:
         owned.callback(self.graphs.close)
         self.graphs.reserve(Shape(self.n_batch, n_cells, _RESERVED_OUTPUTS, gathers=True))
         self._masks = MaskWriter(self.n_batch, h.sliding_window)
-        self.cache = Cache(n_cells, n_sequences)
+        self.cache = Cache(n_cells, n_sequences + n_spare_sequences)
 
     def close(self) -> None:
         """Frees graphs, cache and weights; idempotent. Outputs must not be read any more."""
