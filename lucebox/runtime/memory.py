@@ -1,30 +1,26 @@
-"""Memory planned before it is taken: what a model needs of a device, and the refusal when that is too
-much."""
+"""Memory that is there for the taking, and the refusal of a model that needs more."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from lucebox.errors import OutOfMemoryError
 from lucebox.ggml._api import Type
 from lucebox.ggml.devices import Device, DeviceKind
 from lucebox.gguf.weights import Placement
+from lucebox.host_memory import host_memory
 from lucebox.models.hparams import Hparams
 from lucebox.runtime.key_values import kv_bytes
 
-_MEMINFO = Path("/proc/meminfo")
+_DRIVER_SHARE = 0.03  # of an accelerator's memory, for what its driver and ggml's backend take beside ours
 
 
 def available_bytes(device: Device) -> int:
-    """Memory that can be taken without harm: ggml takes all of a CPU's memory to be free, Linux knows
-    better."""
-    if device.kind is DeviceKind.CPU and _MEMINFO.exists():
-        for line in _MEMINFO.read_text().splitlines():
-            name, _, value = line.partition(":")
-            if name == "MemAvailable":
-                return int(value.split()[0]) * 1024
-    return device.free_bytes
+    """Memory that can be taken without harm, now for this machine's CPU, else as of the device's listing."""
+    if device.kind is DeviceKind.CPU:
+        own = host_memory() if device.worker is None else None
+        return device.free_bytes if own is None else own[0]
+    return max(0, device.free_bytes - int(_DRIVER_SHARE * device.total_bytes))
 
 
 def check_memory(

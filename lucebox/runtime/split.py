@@ -1,4 +1,4 @@
-"""Which device gets which layers of a model: arithmetic over sizes, no ggml."""
+"""Which device gets which layers of a model."""
 
 from __future__ import annotations
 
@@ -65,8 +65,9 @@ def choose_layout(
 
     `split` has a share of the layers for each device. Without it, `free_bytes` of each decide: in
     proportion, or, where it `fills`, as many on the first as fit, then the next. The last `n_cpu_layers`
-    layers go to the CPU and `cpu_moe` sends all experts there. The embeddings lie with the CPU unless there
-    is one device only, the head with the last layer. Raises ConfigError.
+    layers go to the CPU and `cpu_moe` sends all experts there. The embeddings lie with the CPU where it is
+    among the devices, unless all of the model fills the first; the head lies with the last layer. Pure
+    arithmetic. Raises ConfigError.
     """
     assert len(free_bytes) == len(devices)
     assert not split or len(split) == len(devices)
@@ -80,7 +81,7 @@ def choose_layout(
     ]
     n_shared = n_layers - (n_cpu_layers or 0) if parts else 0
     costs = _costs(sizes, n_shared, cpu_moe=cpu_moe)
-    takes_table = True
+    takes_table = not any(_same(part.device, cpu) for part in parts)
     if split:
         owners = _in_proportion([1] * n_shared, [part.share for part in parts])
         _check_all_used(owners, parts, n_layers)

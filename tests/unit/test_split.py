@@ -129,8 +129,14 @@ def test_pairs_of_neighbours_are_on_one_device_but_for_the_borders() -> None:
 def test_one_device_has_all() -> None:
     assert choose([GPU0]) == Layout.single(GPU0, 10)
     assert choose([CPU], n_cpu_layers=3) == Layout.single(CPU, 10)
-    assert choose([GPU0, CPU], split=(1, 0)) == Layout.single(GPU0, 10)
+    assert choose([GPU0, CPU], n_cpu_layers=0) == Layout.single(GPU0, 10)
     assert choose([GPU0], n_cpu_layers=0) == Layout.single(GPU0, 10)
+
+
+def test_the_cpu_has_the_embeddings_where_it_is_named() -> None:
+    layout = choose([GPU0, CPU], split=(1, 0))
+    assert names(layout) == ["GPU0"] * 10
+    assert layout.devices[layout.input] is CPU
 
 
 def test_filling_takes_the_first_where_everything_fits() -> None:
