@@ -6,7 +6,7 @@ from typing import Self
 
 from lucebox.errors import DeviceError, GgmlError, OutOfMemoryError
 from lucebox.ggml import _api
-from lucebox.ggml.devices import Device
+from lucebox.ggml.device import Device
 from lucebox.ggml.library import load
 
 

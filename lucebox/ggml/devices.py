@@ -4,26 +4,34 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import dataclass, replace
+from functools import partial
 
+from lucebox.cores import physical_cores
 from lucebox.errors import DeviceError
 from lucebox.ggml import _api
+from lucebox.ggml.bandwidth import bandwidth
+from lucebox.ggml.device import Device, DeviceKind
 from lucebox.ggml.library import Library, load
 from lucebox.host_memory import host_memory
+from lucebox.paths import cache_dir
+
+__all__ = [
+    "AUTO",
+    "Device",
+    "DeviceKind",
+    "WorkerDevice",
+    "accelerators",
+    "add_worker_device",
+    "by_speed",
+    "by_speed_beside",
+    "find_device",
+    "find_devices",
+    "list_devices",
+    "remove_worker_device",
+]
 
 AUTO = "auto"
-
-
-class DeviceKind(StrEnum):
-    """What ggml says a device is."""
-
-    CPU = "cpu"
-    GPU = "gpu"
-    INTEGRATED_GPU = "integrated gpu"
-    ACCELERATOR = "accelerator"  # works beside the CPU, as BLAS does: takes single operations, not models
-    META = "meta"
-
 
 _KINDS = {
     _api.BackendDevType.CPU: DeviceKind.CPU,
@@ -32,44 +40,10 @@ _KINDS = {
     _api.BackendDevType.ACCEL: DeviceKind.ACCELERATOR,
     _api.BackendDevType.META: DeviceKind.META,
 }
-# Fastest first, for `auto`.
-_PREFERENCE = (DeviceKind.GPU, DeviceKind.INTEGRATED_GPU, DeviceKind.CPU)
+# A device of its own is worth so much to a draft model: the two then compute at the same time.
+_OWN_DEVICE_GAIN = 2.0
 
-
-@dataclass(frozen=True, slots=True)
-class Device:
-    """One device; `pointer` is its ggml_backend_dev_t. The memory figures are of the time of listing.
-
-    `backend` is the name of ggml's backend, `hardware` what tells two backends of the same chip apart from
-    two chips ("" where unknown). A device of another machine has the address of its `worker`, which answers
-    for what it supports: ggml would say that it does anything.
-    """
-
-    number: int
-    name: str
-    description: str
-    kind: DeviceKind
-    free_bytes: int
-    total_bytes: int
-    pointer: int = field(repr=False)
-    backend: str = ""
-    hardware: str = field(default="", repr=False)
-    worker: str | None = None
-    support: Callable[[int], bool] | None = field(default=None, compare=False, repr=False)
-
-    def __str__(self) -> str:
-        return self.name
-
-    @property
-    def holds_models(self) -> bool:
-        """Whether weights can lie there; others take single operations."""
-        return self.kind is not DeviceKind.ACCELERATOR
-
-    def supports(self, operation: int) -> bool:
-        """Whether it can compute the ggml_tensor `operation` from where the operation's sources lie."""
-        if self.support is not None:
-            return self.support(operation)
-        return bool(load().ggml_backend_dev_supports_op(self.pointer, operation))
+Speed = Callable[[Device], float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +89,24 @@ def accelerators(devices: Sequence[Device]) -> tuple[Device, ...]:
     return tuple(device for device in devices if device.kind is DeviceKind.ACCELERATOR)
 
 
-def find_devices(spec: str, devices: Sequence[Device] | None = None) -> tuple[Device, ...]:
+def find_devices(
+    spec: str,
+    devices: Sequence[Device] | None = None,
+    *,
+    n_threads: int | None = None,
+    beside: Sequence[Device] = (),
+) -> tuple[Device, ...]:
     """The devices that `spec` means: names in any case or numbers, joined by commas, or `auto`.
 
-    Raises DeviceError, which lists what exists.
+    For `auto` these are candidates, to be filled in this order: see `by_speed` and, for the draft model of a
+    target that lies on `beside`, `by_speed_beside`. Speeds are measured, where there is a choice, once for
+    each device, a CPU with `n_threads` (all cores unless given). Raises DeviceError, which lists what exists.
     """
     devices = list_devices() if devices is None else devices
     if spec.strip().lower() == AUTO:
-        return (_fastest(devices),)
+        folder = cache_dir() / "bandwidth"
+        speed = partial(bandwidth, n_threads=n_threads or physical_cores(), folder=folder)
+        return by_speed_beside(beside, devices, speed) if beside else by_speed(devices, speed)
     found = tuple(_named(name.strip(), devices) for name in spec.split(","))
     for index, device in enumerate(found):
         if not device.holds_models:
@@ -135,10 +119,42 @@ def find_devices(spec: str, devices: Sequence[Device] | None = None) -> tuple[De
     return found
 
 
+def by_speed(devices: Sequence[Device], speed: Speed) -> tuple[Device, ...]:
+    """The devices that hold models, fastest first, each piece of hardware once.
+
+    This machine's that are slower than its CPU are left out: what they lack in speed they do not have in
+    memory, as a Vulkan in software. `speed` is not asked about an only one.
+    """
+    able = [device for device in devices if device.holds_models]
+    if len(able) < 2:
+        return tuple(able)
+    speeds = {device.pointer: speed(device) for device in able}
+    floor = max((speeds[device.pointer] for device in able if _is_own_cpu(device)), default=0.0)
+    able.sort(key=lambda device: -speeds[device.pointer])
+    useful = [device for device in able if device.worker or speeds[device.pointer] >= floor]
+    return tuple(device for i, device in enumerate(useful) if not _is_known(device, useful[:i]))
+
+
+def by_speed_beside(target: Sequence[Device], devices: Sequence[Device], speed: Speed) -> tuple[Device, ...]:
+    """Where the draft model of a target on `target` (its main device first) should go.
+
+    On a device of its own that is at least half as fast as the target's main one, so that both compute at
+    once; else on that one; else wherever there is room, fastest first.
+    """
+    ordered = by_speed(devices, speed)
+    if len(ordered) < 2:
+        return ordered
+    taken = {device.pointer for device in target}
+    needed = speed(target[0]) / _OWN_DEVICE_GAIN
+    own = [device for device in ordered if device.pointer not in taken and speed(device) >= needed]
+    main = [device for device in ordered if device.pointer == target[0].pointer]
+    return tuple({device.pointer: device for device in (*own, *main, *ordered)}.values())
+
+
 def find_device(spec: str, devices: Sequence[Device] | None = None) -> Device:
     """The one device that `spec` means, the fastest for `auto`. Raises DeviceError."""
     found = find_devices(spec, devices)
-    if len(found) > 1:
+    if len(found) > 1 and spec.strip().lower() != AUTO:
         raise DeviceError(f"{spec!r} names several devices, and one is wanted", remedy="name one")
     return found[0]
 
@@ -151,9 +167,14 @@ def _named(name: str, devices: Sequence[Device]) -> Device:
     raise DeviceError(f"There is no device {name!r}; there is: {known}", remedy="see `lucebox devices`")
 
 
-def _fastest(devices: Sequence[Device]) -> Device:
-    able = [device for device in devices if device.holds_models]
-    return min(able, key=lambda device: _PREFERENCE.index(device.kind))
+def _is_own_cpu(device: Device) -> bool:
+    return device.kind is DeviceKind.CPU and device.worker is None
+
+
+def _is_known(device: Device, others: Sequence[Device]) -> bool:
+    """Whether another backend drives the same hardware."""
+    place = device.worker, device.hardware
+    return bool(device.hardware) and any((other.worker, other.hardware) == place for other in others)
 
 
 def _describe(library: Library, pointer: int) -> Device:

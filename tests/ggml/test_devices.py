@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from lucebox.errors import DeviceError
@@ -12,6 +14,8 @@ from lucebox.ggml.devices import (
     WorkerDevice,
     accelerators,
     add_worker_device,
+    by_speed,
+    by_speed_beside,
     find_device,
     find_devices,
     list_devices,
@@ -21,7 +25,7 @@ from lucebox.host_memory import host_memory
 
 
 def device(number: int, name: str, kind: DeviceKind) -> Device:
-    return Device(number, name, "for tests", kind, 0, 0, pointer=0)
+    return Device(number, name, "for tests", kind, 0, 0, pointer=number + 1)
 
 
 CPU = device(0, "CPU", DeviceKind.CPU)
@@ -40,10 +44,58 @@ def test_the_cpu_is_listed_with_its_memory() -> None:
     assert cpu.total_bytes >= cpu.free_bytes > 0
 
 
-def test_auto_is_the_fastest_kind_and_the_first_of_it() -> None:
-    assert find_device("auto", [CPU, IGPU, GPU, GPU_2]) is GPU
-    assert find_device("AUTO", [CPU, IGPU]) is IGPU
-    assert find_device("auto", [CPU]) is CPU
+SPEEDS = {"CPU": 50.0, "Vulkan0": 90.0, "CUDA0": 900.0, "CUDA1": 800.0, "far": 60.0, "llvmpipe": 2.0}
+
+
+def speed(device: Device) -> float:
+    return SPEEDS[device.name]
+
+
+def test_auto_fills_the_fastest_first() -> None:
+    assert by_speed([CPU, IGPU, GPU, GPU_2, BLAS], speed) == (GPU, GPU_2, IGPU, CPU)
+
+
+def test_auto_measures_nothing_where_there_is_no_choice() -> None:
+    def refuse(device: Device) -> float:
+        raise AssertionError(device.name)
+
+    assert by_speed([CPU, BLAS], refuse) == (CPU,)
+    assert by_speed_beside([CPU], [CPU, BLAS], refuse) == (CPU,)
+    assert find_devices("auto", [CPU, BLAS]) == (CPU,)
+    assert find_device("AUTO", [CPU, BLAS]) is CPU
+
+
+def test_auto_leaves_out_what_is_slower_than_the_cpu_unless_it_is_another_machine() -> None:
+    llvmpipe = device(5, "llvmpipe", DeviceKind.GPU)
+    far = replace(device(6, "far", DeviceKind.CPU), worker="far:50052")
+    assert by_speed([llvmpipe, CPU], speed) == (CPU,)
+    assert by_speed([far, llvmpipe, CPU], speed) == (far, CPU)
+    slow = replace(llvmpipe, worker="far:50052")
+    assert by_speed([slow, CPU], speed) == (CPU, slow)
+
+
+def test_auto_takes_hardware_once() -> None:
+    cuda, vulkan = replace(GPU, hardware="0000:01:00.0"), replace(GPU_2, hardware="0000:01:00.0")
+    assert by_speed([CPU, vulkan, cuda], speed) == (cuda, CPU)
+    elsewhere = replace(vulkan, worker="far:50052")
+    assert by_speed([CPU, elsewhere, cuda], speed) == (cuda, elsewhere, CPU)
+
+
+@pytest.mark.parametrize(
+    ("target", "devices", "expected"),
+    [
+        ([GPU], [CPU, GPU], (GPU, CPU)),  # a CPU is too slow beside a GPU
+        ([GPU], [CPU, GPU, GPU_2], (GPU_2, GPU, CPU)),
+        ([GPU, GPU_2], [CPU, GPU, GPU_2], (GPU, GPU_2, CPU)),
+        ([GPU_2], [CPU, GPU, GPU_2], (GPU, GPU_2, CPU)),
+        ([CPU], [CPU, GPU], (GPU, CPU)),
+        ([IGPU], [CPU, IGPU], (CPU, IGPU)),
+    ],
+)
+def test_auto_gives_a_draft_model_its_own_device_if_that_is_half_as_fast(
+    target: list[Device], devices: list[Device], expected: tuple[Device, ...]
+) -> None:
+    assert by_speed_beside(target, devices, speed) == expected
 
 
 @pytest.mark.parametrize(("spec", "expected"), [("cuda1", GPU_2), (" CUDA0 ", GPU), ("3", GPU_2), ("0", CPU)])
@@ -123,12 +175,12 @@ def test_a_device_of_a_worker_is_what_the_worker_says(monkeypatch: pytest.Monkey
     library = load()
     [cpu] = [entry for entry in list_devices() if entry.kind is DeviceKind.CPU]
     facts = WorkerDevice(
-        "far:50052", "a far GPU", DeviceKind.GPU, 3, 4, support=lambda operation: operation == 7
+        "RPC0", "far:50052", "a far GPU", DeviceKind.GPU, 3, 4, support=lambda operation: operation == 7
     )
     monkeypatch.setattr(library, "worker_devices", {})
     add_worker_device(cpu.pointer, lambda: facts)
     [far] = [entry for entry in list_devices() if entry.worker]
     assert (far.description, far.kind, far.free_bytes, far.total_bytes) == ("a far GPU", DeviceKind.GPU, 3, 4)
-    assert (far.worker, far.backend) == ("far:50052", "RPC")
+    assert (far.name, far.worker, far.backend) == ("RPC0", "far:50052", "RPC")
     assert far.supports(7)
     assert not far.supports(8)
