@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 ROW_BUCKETS = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 KV_STEP = 256  # graphs see a multiple of this many cells
+_RESERVED_OUTPUTS = 32
 
 
 def row_bucket(n: int) -> int:
@@ -31,6 +32,16 @@ def row_bucket(n: int) -> int:
 def kv_bucket(n_kv: int, n_cells: int) -> int:
     """Cells that a graph sees when the highest one needed is n_kv - 1."""
     return min(-(-n_kv // KV_STEP) * KV_STEP, n_cells)
+
+
+def n_cells_for(n_ctx: int, n_sequences: int) -> int:
+    """Cells of a cache in which every one of `n_sequences` may grow to `n_ctx` tokens."""
+    return -(-n_ctx * n_sequences // KV_STEP) * KV_STEP
+
+
+def largest_shape(n_cells: int) -> Shape:
+    """The forward that memory is reserved for: a whole batch of a prompt over all cells."""
+    return Shape(ROW_BUCKETS[-1], n_cells, _RESERVED_OUTPUTS, gathers=True)
 
 
 class Port:

@@ -23,6 +23,11 @@ def available_bytes(device: Device) -> int:
     return max(0, device.free_bytes - int(_DRIVER_SHARE * device.total_bytes))
 
 
+def free_memory(devices: Sequence[Device]) -> dict[int, int]:
+    """The available bytes of each, by its pointer."""
+    return {device.pointer: available_bytes(device) for device in devices}
+
+
 def check_memory(
     device: Device, placements: Sequence[Placement], hparams: Hparams, n_cells: int, element: Type
 ) -> None:

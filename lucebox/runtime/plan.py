@@ -2,16 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
 
-from lucebox.ggml.devices import Device
+import msgspec
+
+from lucebox import models
+from lucebox.config import AUTO, ModelConfig
+from lucebox.ggml.devices import Device, DeviceKind, list_devices
+from lucebox.ggml.library import load
+from lucebox.gguf import packing
+from lucebox.gguf.fusion import fuse_adjacent
+from lucebox.gguf.head import check_head_rows, cut_head
+from lucebox.gguf.placement import choose_placements
+from lucebox.gguf.reader import GgufFile, read
+from lucebox.gguf.requantise import parse_requantise
+from lucebox.gguf.specs import match_specs
+from lucebox.gguf.weights import Placement
+from lucebox.runtime.graphs import largest_shape, n_cells_for
+from lucebox.runtime.key_values import parse_kv_type
 from lucebox.runtime.layout import Layout
+from lucebox.runtime.measure import measure
+from lucebox.runtime.memory import free_memory
+from lucebox.runtime.split import find_layout
 
 
 @dataclass(frozen=True, slots=True)
 class DevicePlan:
-    """One model's share of one device, in bytes. `mapped_bytes` of the weights stay in the file's pages, which
-    the system may drop and read again. `elsewhere` names operations that the device lacks: the CPU has them.
+    """One model's share of one device, in bytes. `mapped_bytes` of the weights stay in the file's pages,
+    which the system may drop and read again. `elsewhere` names operations that the device lacks: the CPU has
+    them.
     """
 
     device: Device
@@ -38,3 +60,119 @@ class ModelPlan:
     n_cells: int
     kv_type: str
     devices: tuple[DevicePlan, ...]
+
+    def pinned(self, config: ModelConfig) -> ModelConfig:
+        """`config` with the devices and the number of layers on each that were planned, so that loading does
+        not choose again."""
+        if self.layout.is_single:
+            return msgspec.structs.replace(config, device=self.layout.main.name, split=(), n_cpu_layers=None)
+        holders = [i for i, device in enumerate(self.layout.devices) if device.holds_models]
+        return msgspec.structs.replace(
+            config,
+            device=",".join(self.layout.devices[i].name for i in holders),
+            split=tuple(float(self.layout.layers.count(i)) for i in holders),
+            n_cpu_layers=None,
+        )
+
+
+class Planner:
+    """Plans the model of one configuration, again and again at little cost. Owns its file, which is read but
+    not loaded; `close` is idempotent. Raises what loading it would: ModelFileError, UnsupportedModelError,
+    ConfigError and DeviceError.
+    """
+
+    def __init__(self, config: ModelConfig, devices: Sequence[Device]) -> None:
+        self.file: GgufFile = read(config.path)
+        self._config = config
+        self._devices = devices
+        self._placements: dict[object, list[Placement]] = {}
+        try:
+            self._architecture = models.for_file(self.file)
+            self.hparams = self._architecture.hparams(self.file)
+            self._match()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.file.close()
+
+    def plan(
+        self, config: ModelConfig, n_ctx: int, n_sequences: int, free_bytes: Mapping[int, int]
+    ) -> ModelPlan:
+        """The plan for `n_sequences` sequences of `n_ctx` tokens. `config` may differ from the planner's in
+        device, split, layers and KV type. `free_bytes`, by a device's pointer, is what each has to give.
+        """
+        n_cells = n_cells_for(n_ctx, n_sequences)
+        element = parse_kv_type(config.kv_type)
+        layout = find_layout(
+            self.file,
+            self.hparams,
+            config.device,
+            n_cells=n_cells,
+            element=element,
+            split=config.split,
+            n_cpu_layers=config.n_cpu_layers,
+            cpu_moe=config.cpu_moe,
+            devices=self._devices,
+            free_bytes=free_bytes,
+        )
+        usage = measure(
+            load(),
+            layout.main,
+            self._architecture,
+            self.hparams,
+            self._place(layout),
+            n_cells,
+            element,
+            largest_shape(n_cells),
+        )
+        devices = (
+            DevicePlan(
+                layout.main,
+                self.hparams.n_layers,
+                usage.weights_bytes,
+                usage.mapped_bytes,
+                usage.kv_bytes,
+                usage.compute_bytes,
+            ),
+        )
+        return ModelPlan(Path(config.path).name, layout, n_ctx, n_cells, config.kv_type, devices)
+
+    def _match(self) -> None:
+        """The weights as the graph knows them, whatever device they will lie on."""
+        config, h = self._config, self.hparams
+        matched = match_specs(self.file, self._architecture.tensors(h))
+        if config.n_head_rows is not None:
+            check_head_rows(self.file, config.n_head_rows)
+            matched = cut_head(matched, config.n_head_rows)
+        self._matched = fuse_adjacent(matched, self._architecture.fusions(h))
+        self._requantise = parse_requantise(config.quantise)
+        if self._requantise is not None:
+            self._requantise.check(self.file.path, self._matched)
+
+    def _place(self, layout: Layout) -> list[Placement]:
+        key = tuple(d.pointer for d in layout.devices), layout.layers, layout.experts
+        if key not in self._placements:
+            device = layout.main
+            packs = (
+                self._config.cpu_kernels == AUTO and device.kind is DeviceKind.CPU and packing.is_available()
+            )
+            self._placements[key] = choose_placements(
+                load(), device.pointer, self.file, self._matched, self._requantise, packs=packs
+            )
+        return self._placements[key]
+
+
+def plan_model(config: ModelConfig, n_ctx: int, n_sequences: int = 1) -> ModelPlan:
+    """What the model of `config` will take of each device, told by its file's header alone: nothing is
+    loaded. Raises as Planner does."""
+    devices = list_devices()
+    with Planner(config, devices) as planner:
+        return planner.plan(config, n_ctx, n_sequences, free_memory(devices))

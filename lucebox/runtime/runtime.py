@@ -29,14 +29,20 @@ from lucebox.gguf.weights import Placement, Weights
 from lucebox.models.forward import Shape
 from lucebox.runtime.builder import Builder
 from lucebox.runtime.cache import Cache
-from lucebox.runtime.graphs import KV_STEP, ROW_BUCKETS, Graph, GraphCache, kv_bucket, row_bucket
+from lucebox.runtime.graphs import (
+    ROW_BUCKETS,
+    Graph,
+    GraphCache,
+    kv_bucket,
+    largest_shape,
+    n_cells_for,
+    row_bucket,
+)
 from lucebox.runtime.key_values import KeyValueMemory, parse_kv_type
 from lucebox.runtime.masks import MaskWriter
 from lucebox.runtime.memory import check_memory
 from lucebox.runtime.output import Output
 from lucebox.runtime.rows import Rows, Want
-
-_RESERVED_OUTPUTS = 32
 
 logger = logging.getLogger(__name__)
 
@@ -89,18 +95,16 @@ class Runtime:
         `n_ctx` tokens for each of `n_sequences` sequences share one pool of cells; `n_spare_sequences` more
         are for forks, and bring no cells of their own. Graphs are kept for `max_graphs` shapes. `quantise` is
         the type that matrices get (see Requantise): `keep`, `auto` or a name such as `q4_0`. Logits are those
-        of the first `n_head_rows` tokens, if given; every token of the vocabulary may be fed. `cpu_kernels` is
-        `auto` (our own where they can serve) or `ggml`. `on_progress` gets fractions of the weights copied. A
-        GgufFile that is passed in stays open and must outlive the runtime. Raises ModelFileError,
+        of the first `n_head_rows` tokens, if given; every token of the vocabulary may be fed. `cpu_kernels`
+        is `auto` (our own where they can serve) or `ggml`. `on_progress` gets fractions of the weights
+        copied. A GgufFile that is passed in stays open and must outlive the runtime. Raises ModelFileError,
         UnsupportedModelError, DeviceError, ConfigError and OutOfMemoryError.
         """
         with ExitStack() as owned:
             file = model if isinstance(model, GgufFile) else owned.enter_context(read(model))
             runtime = cls(file, find_device(device), n_threads=n_threads, n_ctx=n_ctx, owned=owned)
             placements = runtime._place(parse_requantise(quantise), n_head_rows, cpu_kernels)
-            runtime._allocate(
-                placements, n_sequences, n_spare_sequences, kv_type, max_graphs, on_progress
-            )
+            runtime._allocate(placements, n_sequences, n_spare_sequences, kv_type, max_graphs, on_progress)
             runtime._owned = owned.pop_all()
         return runtime
 
@@ -138,7 +142,7 @@ class Runtime:
         library, owned, h = load(), self._owned, self.hparams
         device, n_threads = self.device, self.n_threads
         element = parse_kv_type(kv_type)
-        n_cells = -(-self.n_ctx * n_sequences // KV_STEP) * KV_STEP
+        n_cells = n_cells_for(self.n_ctx, n_sequences)
         check_memory(device, placements, h, n_cells, element)
         weights = Weights.load(
             library, device.pointer, self.file, placements, n_threads=n_threads, on_progress=on_progress
@@ -152,7 +156,7 @@ class Runtime:
         builder = Builder(library, device, self.architecture, h, weights, memory.tensors)
         self.graphs = GraphCache(library, self.backend.buffer_type, builder, max_graphs)
         owned.callback(self.graphs.close)
-        self.graphs.reserve(Shape(self.n_batch, n_cells, _RESERVED_OUTPUTS, gathers=True))
+        self.graphs.reserve(largest_shape(n_cells))
         self._masks = MaskWriter(self.n_batch, h.sliding_window)
         self.cache = Cache(n_cells, n_sequences + n_spare_sequences)
 

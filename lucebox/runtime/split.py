@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from lucebox.config import AUTO
 from lucebox.errors import ConfigError
-from lucebox.ggml.devices import Device, DeviceKind
+from lucebox.ggml._api import Type
+from lucebox.ggml.devices import Device, DeviceKind, find_devices, list_devices
 from lucebox.gguf.reader import GgufFile
+from lucebox.models.hparams import Hparams
+from lucebox.runtime.graphs import ROW_BUCKETS
+from lucebox.runtime.key_values import kv_bytes
 from lucebox.runtime.layout import Layout
+from lucebox.runtime.memory import free_memory
 
 _LAYER = re.compile(r"blk\.(\d+)\.")
 _EXPERTS = re.compile(r"blk\.\d+\.\w+_exps\.weight")
 _TABLE = "token_embd.weight"
 _HEAD = "output.weight"
+_F32_BYTES, _F16_BYTES = 4, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +55,58 @@ def read_sizes(file: GgufFile, n_layers: int, *, layer_kv_bytes: int, compute_by
     table = file.tensors[_TABLE].n_bytes if _TABLE in file.tensors else 0
     output = rest - table if _HEAD in file.tensors else rest  # a tied head is a second copy of the table
     return LayerSizes(tuple(layers), tuple(experts), table, output, compute_bytes)
+
+
+def find_layout(
+    file: GgufFile,
+    hparams: Hparams,
+    spec: str,
+    *,
+    n_cells: int,
+    element: Type,
+    split: Sequence[float] = (),
+    n_cpu_layers: int | None = None,
+    cpu_moe: bool = False,
+    devices: Sequence[Device] | None = None,
+    free_bytes: Mapping[int, int] | None = None,
+) -> Layout:
+    """The layout of a model over the devices that `spec` means: names or numbers joined by commas, or `auto`.
+
+    `n_cells` cells of `element` go along with the layers. `devices` are all that there are, and `free_bytes`,
+    by a device's pointer, what each has to give: by default as they are now. Raises ConfigError and
+    DeviceError.
+    """
+    known = list_devices() if devices is None else devices
+    chosen = find_devices(spec, known)
+    free = free_memory(chosen) if free_bytes is None else free_bytes
+    sizes = read_sizes(
+        file,
+        hparams.n_layers,
+        layer_kv_bytes=kv_bytes(hparams, n_cells, element) // hparams.n_layers,
+        compute_bytes=_compute_estimate(hparams, n_cells),
+    )
+    return choose_layout(
+        sizes,
+        chosen,
+        [max(0, free[device.pointer]) for device in chosen],
+        cpu=own_cpu(known),
+        split=split,
+        n_cpu_layers=n_cpu_layers,
+        cpu_moe=cpu_moe,
+        fills=spec.strip().lower() == AUTO,
+    )
+
+
+def own_cpu(devices: Sequence[Device]) -> Device:
+    """This machine's CPU, which ggml always has."""
+    return next(d for d in devices if d.kind is DeviceKind.CPU and d.worker is None)
+
+
+def _compute_estimate(hparams: Hparams, n_cells: int) -> int:
+    """About what the largest forward takes: its widest activations, and the mask."""
+    h, n_rows = hparams, ROW_BUCKETS[-1]
+    n_widest = max(3 * h.n_ff, h.n_embd_q + h.n_embd_k + h.n_embd_v) + 4 * h.n_embd
+    return n_rows * (n_widest * _F32_BYTES + n_cells * _F16_BYTES)
 
 
 def choose_layout(
