@@ -70,7 +70,9 @@ def _choose(
         buffer_type = probe.first_supported(spec.use, converted, candidates)
         if everywhere or buffer_type is not None:
             return converted, buffer_type
-    return info, probe.first_supported(spec.use, info, probe.all_types)
+    # A router's rows are products of their own, in three dimensions: no repacking layout takes them.
+    candidates = [probe.default] if spec.use is Use.ROUTER else probe.all_types
+    return info, probe.first_supported(spec.use, info, candidates)
 
 
 class _Probe:
@@ -112,12 +114,16 @@ class _Probe:
             if use is Use.TABLE:
                 rows = library.ggml_new_tensor_1d(context, Type.I32, _PROBE_ROWS)
                 op = library.ggml_get_rows(context, weight, rows)
+            elif use is Use.EXPERTS:
+                x = library.ggml_new_tensor_3d(context, Type.F32, info.shape[0], 1, _PROBE_ROWS)
+                chosen = library.ggml_new_tensor_2d(context, Type.I32, 1, _PROBE_ROWS)
+                op = library.ggml_mul_mat_id(context, weight, x, chosen)
             else:
                 x = library.ggml_new_tensor_2d(context, Type.F32, info.shape[0], _PROBE_ROWS)
                 op = (
-                    library.ggml_mul_mat(context, weight, x)
-                    if use is Use.MATRIX
-                    else library.ggml_add(context, x, weight)
+                    library.ggml_add(context, x, weight)
+                    if use is Use.VECTOR
+                    else library.ggml_mul_mat(context, weight, x)
                 )
             return bool(library.ggml_backend_dev_supports_op(self._device, op))
         finally:

@@ -34,11 +34,12 @@ TYPES = (
 )
 _NEED_IMPORTANCE = ("iq3_s", "iq3_xxs", "iq2_s", "iq2_xs", "iq2_xxs", "iq1_m", "iq1_s")
 _FASTEST = Type.Q4_0
+_CHANGED = (Use.MATRIX, Use.EXPERTS)
 
 
 @dataclass(frozen=True, slots=True)
 class Requantise:
-    """Matrices become `type` while loading; vectors and looked-up tables stay as they are.
+    """Matrices become `type` while loading; vectors, looked-up tables and routers stay as they are.
 
     `only_if_faster`: only where the device has a layout for faster products of `type`, and the matrix takes
     fewer bytes of it: a draft's time is that of reading its weights.
@@ -53,7 +54,7 @@ class Requantise:
 
     def check(self, path: object, matched: Sequence[tuple[TensorSpec, TensorInfo]]) -> None:
         """Raises ConfigError where a type was asked for that fits no matrix at all."""
-        matrices = [info for spec, info in matched if spec.use is Use.MATRIX]
+        matrices = [info for spec, info in matched if spec.use in _CHANGED]
         if not self.only_if_faster and not any(map(self.fits, matrices)):
             block, name = GGML_QUANT_SIZES[self.type][0], self.type.name.lower()
             raise ConfigError(
@@ -63,7 +64,7 @@ class Requantise:
 
     def converted(self, spec: TensorSpec, info: TensorInfo) -> TensorInfo | None:
         """`info` as it will lie on the device, or None where it stays."""
-        if spec.use is not Use.MATRIX or info.type == self.type or not self.fits(info):
+        if spec.use not in _CHANGED or info.type == self.type or not self.fits(info):
             return None
         block_elements, block_bytes = GGML_QUANT_SIZES[self.type]
         n_bytes = info.n_elements // block_elements * block_bytes

@@ -22,6 +22,8 @@ class Use(Enum):
     """What the graph does with a tensor; decides its types and where it may lie."""
 
     MATRIX = "matrix"  # ggml_mul_mat's first operand
+    ROUTER = "router"  # the same, but small and decisive: it keeps its type
+    EXPERTS = "experts"  # matrices of which each row picks some (ggml_mul_mat_id): [n_in, n_out, n_experts]
     TABLE = "table"  # rows are looked up (ggml_get_rows)
     VECTOR = "vector"  # added, multiplied, or rope frequencies: float32
 
@@ -52,7 +54,7 @@ def match_specs(file: GgufFile, specs: Sequence[TensorSpec]) -> list[tuple[Tenso
             source = spec.tied_to
         elif source not in file.tensors and spec.optional:
             continue
-        info = file.tensor(source, spec.shape)
+        info = file.tensor(source, _stored_shape(file, source, spec))
         _check_type(file, spec, info)
         found.append((spec, info))
     known = {spec.name for spec in specs}
@@ -63,6 +65,13 @@ def match_specs(file: GgufFile, specs: Sequence[TensorSpec]) -> list[tuple[Tenso
                 file.path, f"tensor {name}", problem, remedy="use another model, or a newer Lucebox"
             )
     return found
+
+
+def _stored_shape(file: GgufFile, name: str, spec: TensorSpec) -> tuple[int, ...]:
+    """The shape of `spec`; a router of one output may be stored as a matrix or as a vector."""
+    as_matrix = (*spec.shape, 1)
+    is_matrix = name in file.tensors and file.tensors[name].shape == as_matrix
+    return as_matrix if spec.use is Use.ROUTER and is_matrix else spec.shape
 
 
 def _check_type(file: GgufFile, spec: TensorSpec, info: TensorInfo) -> None:

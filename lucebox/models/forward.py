@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -17,6 +19,7 @@ from lucebox.models.hparams import Hparams, Rope
 _F32_BYTES = 4
 _SPLIT_KV = 512  # cells from which on ggml's threads share the keys of a single row
 _ALL_THREADS = -1  # GGML_N_TASKS_MAX
+_LEAST_TOTAL = 2.0**-14  # below what probabilities of chosen experts sum to: bounds without changing
 
 Tensor = int  # address of a ggml_tensor
 
@@ -237,6 +240,64 @@ class Forward:
     def swiglu_halves(self, x: Tensor) -> Tensor:
         """silu(first half) * second half of each row."""
         return self._op(self._library.ggml_swiglu, x)
+
+    def route(self, x: Tensor, router: str, n_used: int, *, is_normalised: bool) -> tuple[Tensor, Tensor]:
+        """The experts that each row of `x` picks, int32[n_used, n_rows], and the weights of their answers,
+        [1, n_used, n_rows]: the largest of a softmax over all.
+
+        The operations are those, in that order, which some devices compute as one.
+        """
+        library, op = self._library, self._op
+        logits = self.product_by_row(x, router)
+        n_experts, n_rows = _api.Tensor.from_address(logits).ne[:2]
+        probabilities = op(library.ggml_soft_max, logits)
+        column = op(library.ggml_reshape_3d, probabilities, 1, n_experts, n_rows)
+        # Probabilities are all NaN or none is: sorting logits of which some are would leave the array.
+        chosen = op(library.ggml_argsort_top_k, probabilities, n_used)
+        weights = op(library.ggml_get_rows, column, chosen)
+        if is_normalised:
+            flat = op(library.ggml_reshape_2d, weights, n_used, n_rows)
+            total = op(library.ggml_clamp, op(library.ggml_sum_rows, flat), _LEAST_TOTAL, math.inf)
+            normalised = op(library.ggml_div, flat, total)
+            weights = op(library.ggml_reshape_3d, normalised, 1, n_used, n_rows)
+        return chosen, weights
+
+    def product_by_row(self, x: Tensor, name: str) -> Tensor:
+        """name.weight @ x: [n_out, n_rows]. Where our own kernels promise that a row's result depends on that
+        row alone, each row is a product of its own: several at once are summed in another order."""
+        weight = self._weights[name + ".weight"]
+        if not self._packed:
+            return self._op(self._library.ggml_mul_mat, weight, x)
+        n_in, n_rows = _api.Tensor.from_address(x).ne[:2]
+        rows = self._op(self._library.ggml_reshape_3d, x, n_in, 1, n_rows)
+        y = self._op(self._library.ggml_mul_mat, weight, rows)
+        return self._op(self._library.ggml_reshape_2d, y, _api.Tensor.from_address(y).ne[0], n_rows)
+
+    def linear_experts(self, x: Tensor, name: str, chosen: Tensor) -> Tensor:
+        """name.weight[expert] @ x for each chosen expert: [n_out, n_used, n_rows] of x [n_in, n_used or 1,
+        n_rows]."""
+        return self._op(self._library.ggml_mul_mat_id, self._weights[name + ".weight"], x, chosen)
+
+    def weighted_sum(self, answers: Tensor, weights: Tensor) -> Tensor:
+        """[n, n_rows] of answers [n, n_used, n_rows] and weights [1, n_used, n_rows]."""
+        weighted = self.multiply(answers, weights)
+        n, n_used, n_rows = _api.Tensor.from_address(weighted).ne[:3]
+        _, answer_bytes, row_bytes = _api.Tensor.from_address(weighted).nb[:3]
+        view = self._library.ggml_view_2d
+        terms = (self._op(view, weighted, n, n_rows, row_bytes, i * answer_bytes) for i in range(n_used))
+        return functools.reduce(self.add, terms)
+
+    def rows_alone(self, x: Tensor) -> Tensor:
+        """[n, n_rows] as [n, 1, n_rows]."""
+        n, n_rows = _api.Tensor.from_address(x).ne[:2]
+        return self._op(self._library.ggml_reshape_3d, x, n, 1, n_rows)
+
+    def multiply(self, a: Tensor, b: Tensor) -> Tensor:
+        """Element by element; `b` may repeat."""
+        return self._op(self._library.ggml_mul, a, b)
+
+    def sigmoid(self, x: Tensor) -> Tensor:
+        return self._op(self._library.ggml_sigmoid, x)
 
     def select_outputs(self, x: Tensor) -> Tensor:
         """Only the rows that something is wanted of: [n, n_outputs]."""

@@ -12,6 +12,8 @@ from lucebox.gguf.reader import GgufFile
 _MAX_LAYERS = 1024
 _MAX_WIDTH = 1 << 20
 _MAX_CONTEXT = 1 << 24
+_MAX_EXPERTS = 1024
+_SOFTMAX = 1  # of expert_gating_func, where 0 says nothing
 _OTHER_MODEL = "use a model of an architecture that `lucebox inspect` lists as supported"
 
 
@@ -30,8 +32,24 @@ class Rope:
 
 
 @dataclass(frozen=True, slots=True)
+class Experts:
+    """Feed-forward networks of `n_ff` units side by side, of which a router picks `n_used` for each row.
+
+    The weights of their answers are softmax probabilities, which sum to 1 over those picked where
+    `is_normalised`. Every row also passes the shared expert, where there is one: `n_ff_shared` is 0 else.
+    """
+
+    n_experts: int
+    n_used: int
+    n_ff: int
+    n_ff_shared: int
+    is_normalised: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Hparams:
-    """Shapes and constants of one model. `sliding_window` is 0 when every token may be attended to."""
+    """Shapes and constants of one model. `sliding_window` is 0 when every token may be attended to; `experts`
+    is None where one feed-forward network serves all."""
 
     architecture: str
     n_vocab: int
@@ -46,6 +64,7 @@ class Hparams:
     norm_eps: float
     rope: Rope
     sliding_window: int = 0
+    experts: Experts | None = None
 
     @property
     def n_embd_q(self) -> int:
@@ -60,11 +79,11 @@ class Hparams:
         return self.n_heads_kv * self.head_dim_v
 
 
-def read_hparams(file: GgufFile) -> Hparams:
+def read_hparams(file: GgufFile, experts: Experts | None = None) -> Hparams:
     """Raises ModelFileError for values that contradict one another, UnsupportedModelError for sound ones that
-    Lucebox does not implement."""
+    Lucebox does not implement: experts are, where the architecture has read them (`read_experts`)."""
     arch = file.architecture
-    _refuse_variants(file, arch)
+    _refuse_variants(file, arch, has_experts=experts is not None)
     n_embd = file.uint(f"{arch}.embedding_length", minimum=1, maximum=_MAX_WIDTH)
     n_heads = _uniform(file, f"{arch}.attention.head_count", maximum=n_embd)
     n_heads_kv = _uniform(file, f"{arch}.attention.head_count_kv", maximum=n_heads, default=n_heads)
@@ -90,6 +109,29 @@ def read_hparams(file: GgufFile) -> Hparams:
         norm_eps=file.float(f"{arch}.attention.layer_norm_rms_epsilon", minimum=0.0, maximum=1.0),
         rope=_read_rope(file, arch, head_dim_k, n_ctx_train),
         sliding_window=file.uint(f"{arch}.attention.sliding_window", maximum=_MAX_CONTEXT, default=0),
+        experts=experts,
+    )
+
+
+def read_experts(file: GgufFile, *, is_normalised: bool, is_required: bool = False) -> Experts | None:
+    """None for a model without any, unless they are required. Whether weights are normalised is said by the
+    architecture, and by a few files. Raises ModelFileError and UnsupportedModelError."""
+    arch = file.architecture
+    default = None if is_required else 0
+    n_experts = file.uint(
+        f"{arch}.expert_count", minimum=int(is_required), maximum=_MAX_EXPERTS, default=default
+    )
+    if not n_experts:
+        return None
+    _refuse_routing(file, arch)
+    n_ff = _uniform(file, f"{arch}.feed_forward_length", maximum=_MAX_WIDTH)
+    shared = f"{arch}.expert_shared_feed_forward_length"
+    return Experts(
+        n_experts=n_experts,
+        n_used=file.uint(f"{arch}.expert_used_count", minimum=1, maximum=n_experts),
+        n_ff=file.uint(f"{arch}.expert_feed_forward_length", minimum=1, maximum=_MAX_WIDTH, default=n_ff),
+        n_ff_shared=file.uint(shared, maximum=_MAX_WIDTH, default=0),
+        is_normalised=file.bool(f"{arch}.expert_weights_norm", default=is_normalised),
     )
 
 
@@ -126,10 +168,10 @@ def _read_rope(file: GgufFile, arch: str, head_dim: int, n_ctx_train: int) -> Ro
     )
 
 
-def _refuse_variants(file: GgufFile, arch: str) -> None:
+def _refuse_variants(file: GgufFile, arch: str, *, has_experts: bool) -> None:
     """Models that carry a supported architecture's name but compute something else."""
     refused = {
-        "expert_count": "mixture of experts",
+        **({} if has_experts else {"expert_count": "mixture of experts"}),
         "logit_scale": "scaled logits",
         "residual_scale": "scaled residuals",
         "embedding_scale": "scaled embeddings",
@@ -145,6 +187,31 @@ def _refuse_variants(file: GgufFile, arch: str) -> None:
     causal = f"{arch}.attention.causal"
     if causal in file.metadata and not file.bool(causal):
         raise UnsupportedModelError(file.path, causal, "the model is not a causal one", remedy=_OTHER_MODEL)
+
+
+def _refuse_routing(file: GgufFile, arch: str) -> None:
+    """Experts that are picked, weighed, stored or spread over the layers in another way."""
+    most = {
+        "expert_gating_func": (_SOFTMAX, "another gate than softmax"),
+        "expert_group_count": (1, "experts in groups"),
+        "leading_dense_block_count": (0, "layers without experts"),
+        "interleave_moe_layer_step": (1, "layers without experts"),
+        "moe_every_n_layers": (1, "layers without experts"),
+    }
+    for name, (maximum, feature) in most.items():
+        key = f"{arch}.{name}"
+        if file.uint(key, default=0) > maximum:
+            raise UnsupportedModelError(file.path, key, f"{feature} is not implemented", remedy=_OTHER_MODEL)
+    scale = f"{arch}.expert_weights_scale"
+    if file.float(scale, default=1.0) not in (0.0, 1.0):
+        raise UnsupportedModelError(
+            file.path, scale, "scaled experts is not implemented", remedy=_OTHER_MODEL
+        )
+    for name in ("blk.0.ffn_gate.0.weight", "blk.0.ffn_gate_up_exps.weight"):
+        if name in file.tensors:
+            problem = "is an old or unusual form of experts; those of a layer are blk.0.ffn_gate_exps.weight"
+            remedy = "convert the model again with current tools and their usual options"
+            raise UnsupportedModelError(file.path, f"tensor {name}", problem, remedy=remedy)
 
 
 def _vocabulary_size(file: GgufFile, arch: str) -> int:

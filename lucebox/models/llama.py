@@ -1,17 +1,23 @@
-"""Llama 1 to 3.x, Mistral, SmolLM2 and others that store themselves as `llama`."""
+"""Llama 1 to 3.x, Mistral, Mixtral, SmolLM2 and others that store themselves as `llama`."""
 
 from __future__ import annotations
 
 from lucebox.gguf.fusion import Fusion
+from lucebox.gguf.reader import GgufFile
 from lucebox.gguf.specs import TensorSpec, Use
 from lucebox.models import blocks
 from lucebox.models.base import Architecture
 from lucebox.models.forward import Forward, RopeMode
-from lucebox.models.hparams import Hparams
+from lucebox.models.hparams import Hparams, read_experts, read_hparams
 
 
 class Llama(Architecture):
-    """Pre-norm decoder with rotary positions over adjacent pairs; biases where the file has them."""
+    """Pre-norm decoder with rotary positions over adjacent pairs; biases and experts where the file has
+    them."""
+
+    @classmethod
+    def hparams(cls, file: GgufFile) -> Hparams:
+        return read_hparams(file, read_experts(file, is_normalised=True))
 
     @classmethod
     def tensors(cls, hparams: Hparams) -> list[TensorSpec]:

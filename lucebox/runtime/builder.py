@@ -15,6 +15,7 @@ from lucebox.models.forward import Forward, KeyValues, Shape
 from lucebox.runtime.graphs import Graph
 
 _NODES_PER_LAYER = 64
+_NODES_OF_ROUTING = 32  # besides those for each expert used
 
 
 class GraphWeights(Protocol):
@@ -49,7 +50,9 @@ class Builder:
     def build(self, shape: Shape) -> Graph:
         """A graph without memory for its tensors yet."""
         library = self._library
-        n_nodes = _NODES_PER_LAYER * (self.hparams.n_layers + 1)
+        experts = self.hparams.experts
+        n_routing = 0 if experts is None else _NODES_OF_ROUTING + 2 * experts.n_used
+        n_nodes = (_NODES_PER_LAYER + n_routing) * (self.hparams.n_layers + 1)
         context = library.new_context(n_nodes, library.ggml_graph_overhead_custom(n_nodes, False))
         pointer = library.ggml_new_graph_custom(context, n_nodes, False)
         forward = Forward(

@@ -44,6 +44,13 @@ def _rope(kind: str, **parameters: Any) -> dict[str, Any]:
     return {"rope_parameters": {"rope_type": kind, "rope_theta": 10_000.0, **parameters}}
 
 
+def _mixtral(name: str, *, n_experts: int, n_used: int) -> OracleCase:
+    config = {"num_local_experts": n_experts, "num_experts_per_tok": n_used}
+    return OracleCase(name, "llama", "MixtralConfig", {**config, **_rope("default")})
+
+
+_QWEN_EXPERTS = {"num_experts": 20, "num_experts_per_tok": 6, "moe_intermediate_size": 32}
+_SHARED_EXPERT = {"shared_expert_intermediate_size": 160}
 CASES = (
     OracleCase("llama", "llama", "LlamaConfig"),
     OracleCase("llama-tied", "llama", "LlamaConfig", {"tie_word_embeddings": True}),
@@ -75,6 +82,20 @@ CASES = (
         "MistralConfig",
         {"sliding_window": 24, "head_dim": 16},
         {"llama.attention.sliding_window": 24},
+    ),
+    _mixtral("mixtral", n_experts=8, n_used=2),
+    _mixtral("mixtral-all", n_experts=3, n_used=3),
+    _mixtral("mixtral-one", n_experts=20, n_used=1),
+    OracleCase("qwen2moe", "qwen2moe", "Qwen2MoeConfig", {**_QWEN_EXPERTS, **_SHARED_EXPERT}),
+    OracleCase(
+        "qwen2moe-normalised",
+        "qwen2moe",
+        "Qwen2MoeConfig",
+        {**_QWEN_EXPERTS, **_SHARED_EXPERT, "norm_topk_prob": True},
+        {"qwen2moe.expert_weights_norm": True},
+    ),
+    OracleCase(
+        "qwen3moe", "qwen3moe", "Qwen3MoeConfig", {**_QWEN_EXPERTS, "head_dim": 32, "norm_topk_prob": True}
     ),
     OracleCase("qwen2", "qwen2", "Qwen2Config"),
     OracleCase("qwen2-tied", "qwen2", "Qwen2Config", {"tie_word_embeddings": True}),
@@ -108,6 +129,8 @@ class Oracle:
             for name, parameter in self._model.named_parameters():
                 if name.endswith("bias"):  # initialised to zero, which would not be seen
                     torch.nn.init.normal_(parameter, std=0.3)
+                elif name.endswith("norm.weight"):  # initialised to one
+                    torch.nn.init.normal_(parameter, mean=1.0, std=0.1)
         self._torch = torch
         self.path = self._write(case, folder / f"{case.name}.gguf")
 
@@ -123,7 +146,7 @@ class Oracle:
         return write_tiny(
             path,
             case.arch,
-            metadata=case.metadata,
+            metadata={**_expert_widths(case.arch, config), **case.metadata},
             tensors=self._tensors(case, head_dim),
             n_layer=config.num_hidden_layers,
             n_embd=config.hidden_size,
@@ -131,6 +154,8 @@ class Oracle:
             n_head_kv=config.num_key_value_heads,
             head_dim=head_dim,
             n_ff=config.intermediate_size,
+            n_expert=getattr(config, "num_local_experts", 0) or getattr(config, "num_experts", 0),
+            n_expert_used=getattr(config, "num_experts_per_tok", 0),
             n_ctx=N_CTX,
             n_vocab=N_VOCAB,
             tied=config.tie_word_embeddings,
@@ -142,8 +167,13 @@ class Oracle:
         for name, value in self._model.state_dict().items():
             if name == "lm_head.weight" and self._model.config.tie_word_embeddings:
                 continue
-            gguf_name = _gguf_name(name)
             array = np.asarray(value.numpy(), np.float32)
+            if name.endswith("experts.gate_up_proj"):
+                block = f"blk.{name.split('.')[2]}."
+                for kind, part in zip(("gate", "up"), np.split(array, 2, axis=1), strict=True):
+                    tensors[f"{block}ffn_{kind}_exps.weight"] = np.ascontiguousarray(part)
+                continue
+            gguf_name = _gguf_name(name)
             if case.arch == "llama" and gguf_name.split(".")[-2] in ("attn_q", "attn_k"):
                 array = _interleave_halves(array, head_dim)
             tensors[gguf_name] = array
@@ -172,12 +202,27 @@ def _gguf_name(name: str) -> str:
         "mlp.gate_proj": "ffn_gate",
         "mlp.up_proj": "ffn_up",
         "mlp.down_proj": "ffn_down",
+        "mlp.gate": "ffn_gate_inp",
+        "mlp.experts": "ffn_down_exps",
+        "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
+        "mlp.shared_expert.up_proj": "ffn_up_shexp",
+        "mlp.shared_expert.down_proj": "ffn_down_shexp",
+        "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
+        "self_attn.q_norm": "attn_q_norm",
+        "self_attn.k_norm": "attn_k_norm",
         "input_layernorm": "attn_norm",
         "post_attention_layernorm": "ffn_norm",
     }
     _, _, layer, rest = name.split(".", 3)
     module, _, kind = rest.rpartition(".")
-    return f"blk.{layer}.{parts[module]}.{kind}"
+    return f"blk.{layer}.{parts[module]}.{kind if kind == 'bias' else 'weight'}"
+
+
+def _expert_widths(arch: str, config: Any) -> dict[str, int]:
+    """Units of the experts, where the configuration tells them apart from other feed-forward networks."""
+    names = {"moe_intermediate_size": "expert", "shared_expert_intermediate_size": "expert_shared"}
+    found = {key: getattr(config, name, None) for name, key in names.items()}
+    return {f"{arch}.{key}_feed_forward_length": n for key, n in found.items() if n is not None}
 
 
 def _interleave_halves(array: NDArray[np.float32], head_dim: int) -> NDArray[np.float32]:

@@ -28,7 +28,9 @@ class TinySpec:
     n_head: int = 4
     n_head_kv: int = 2
     head_dim: int | None = None  # n_embd / n_head unless given
-    n_ff: int = 128
+    n_ff: int = 128  # of each expert, where there are some
+    n_expert: int = 0
+    n_expert_used: int = 2
     n_ctx: int = 512
     n_vocab: int | None = None  # the whole byte-level vocabulary; fewer for tests of exact laws
     tied: bool = False  # no output.weight: the head is the embedding
@@ -76,7 +78,8 @@ def write_tiny(
     for name, array in arrays.items():
         if array is None:
             continue
-        kind = matrix_type if array.ndim > 1 else GGMLQuantizationType.F32
+        is_matrix = array.ndim > 1 and "ffn_gate_inp" not in name  # routers are never quantised
+        kind = matrix_type if is_matrix else GGMLQuantizationType.F32
         if kind == GGMLQuantizationType.F32:
             writer.add_tensor(name, array.astype(np.float32))
         else:
@@ -117,6 +120,9 @@ def tiny_metadata(spec: TinySpec) -> dict[str, Any]:
     if spec.head_dim is not None:
         values[f"{spec.arch}.attention.key_length"] = spec.head_dim
         values[f"{spec.arch}.attention.value_length"] = spec.head_dim
+    if spec.n_expert:
+        values[f"{spec.arch}.expert_count"] = spec.n_expert
+        values[f"{spec.arch}.expert_used_count"] = spec.n_expert_used
     return values
 
 
@@ -133,6 +139,9 @@ def tiny_tensors(spec: TinySpec) -> Tensors:
             values += spec.perturbation * noise.standard_normal((n_out, n_in))
         return (values * scale / np.sqrt(n_in)).astype(np.float32)
 
+    def matrices(n_out: int, n_in: int) -> NDArray[np.float32]:
+        return np.stack([matrix(n_out, n_in) for _ in range(spec.n_expert)])
+
     def vector(n: int, around: float) -> NDArray[np.float32]:
         return (around + 0.1 * rng.standard_normal(n)).astype(np.float32)
 
@@ -147,9 +156,12 @@ def tiny_tensors(spec: TinySpec) -> Tensors:
                 tensors[f"{block}attn_{letter}.bias"] = vector(n_out, 0.0)
         tensors[block + "attn_output.weight"] = matrix(spec.n_embd, n_q)
         tensors[block + "ffn_norm.weight"] = vector(spec.n_embd, 1.0)
-        tensors[block + "ffn_gate.weight"] = matrix(spec.n_ff, spec.n_embd)
-        tensors[block + "ffn_up.weight"] = matrix(spec.n_ff, spec.n_embd)
-        tensors[block + "ffn_down.weight"] = matrix(spec.n_embd, spec.n_ff)
+        kind, of = ("_exps", matrices) if spec.n_expert else ("", matrix)
+        if spec.n_expert:
+            tensors[block + "ffn_gate_inp.weight"] = matrix(spec.n_expert, spec.n_embd)
+        tensors[f"{block}ffn_gate{kind}.weight"] = of(spec.n_ff, spec.n_embd)
+        tensors[f"{block}ffn_up{kind}.weight"] = of(spec.n_ff, spec.n_embd)
+        tensors[f"{block}ffn_down{kind}.weight"] = of(spec.n_embd, spec.n_ff)
     tensors["output_norm.weight"] = vector(spec.n_embd, 1.0)
     if not spec.tied:
         tensors["output.weight"] = matrix(n_vocab, spec.n_embd, spec.sharpness)
@@ -159,16 +171,17 @@ def tiny_tensors(spec: TinySpec) -> Tensors:
 
 
 def _quantised(array: NDArray[np.float32], kind: GGMLQuantizationType) -> NDArray[np.uint8]:
-    """uint8[n_out, row bytes], by ggml where the gguf package cannot."""
+    """uint8[..., n_out, row bytes], by ggml where the gguf package cannot."""
     try:
         return gguf.quantize(array, kind)
     except NotImplementedError:
         pass
-    n_out, n_in = array.shape
+    n_in = array.shape[-1]
     block_elements, block_bytes = gguf.GGML_QUANT_SIZES[kind]
-    packed = np.zeros((n_out, n_in // block_elements * block_bytes), np.uint8)
+    packed = np.zeros((*array.shape[:-1], n_in // block_elements * block_bytes), np.uint8)
     source = np.ascontiguousarray(array, np.float32)
-    load().ggml_quantize_chunk(kind, source.ctypes.data, packed.ctypes.data, 0, n_out, n_in, None)
+    n_rows = source.size // n_in
+    load().ggml_quantize_chunk(kind, source.ctypes.data, packed.ctypes.data, 0, n_rows, n_in, None)
     return packed
 
 

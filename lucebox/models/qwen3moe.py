@@ -1,0 +1,34 @@
+"""Qwen3-30B-A3B, Qwen3-Coder-30B-A3B and their larger siblings."""
+
+from __future__ import annotations
+
+from lucebox.gguf.fusion import Fusion
+from lucebox.gguf.reader import GgufFile
+from lucebox.gguf.specs import TensorSpec
+from lucebox.models import blocks
+from lucebox.models.base import Architecture
+from lucebox.models.forward import Forward, RopeMode
+from lucebox.models.hparams import Hparams, read_experts, read_hparams
+
+
+class Qwen3Moe(Architecture):
+    """Pre-norm decoder with normed queries and keys, no biases, experts, and rotary positions over halves."""
+
+    @classmethod
+    def hparams(cls, file: GgufFile) -> Hparams:
+        return read_hparams(file, read_experts(file, is_normalised=True, is_required=True))
+
+    @classmethod
+    def tensors(cls, hparams: Hparams) -> list[TensorSpec]:
+        return blocks.decoder_tensors(hparams, qkv_bias="none", qk_norm=True)
+
+    @classmethod
+    def fusions(cls, hparams: Hparams) -> list[Fusion]:
+        return blocks.decoder_fusions(hparams)
+
+    @classmethod
+    def build(cls, forward: Forward, hparams: Hparams) -> None:
+        blocks.build_decoder(forward, hparams, RopeMode.HALVES)
+
+
+Plugin = Qwen3Moe
