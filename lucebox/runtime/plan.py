@@ -75,6 +75,35 @@ class ModelPlan:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class JointPlan:
+    """Models that are to be loaded together, by their roles, and what each device (by its pointer) has to
+    give."""
+
+    models: Mapping[str, ModelPlan]
+    free_bytes: Mapping[int, int]
+
+    def devices(self) -> list[Device]:
+        """All that any model uses, the first model's first."""
+        used = [part.device for plan in self.models.values() for part in plan.devices]
+        return list({device.pointer: device for device in used}.values())
+
+    def parts(self, device: Device) -> dict[str, DevicePlan]:
+        """What each role takes of `device`, where it takes any."""
+        return {
+            role: part
+            for role, plan in self.models.items()
+            for part in plan.devices
+            if part.device.pointer == device.pointer
+        }
+
+    def needed_bytes(self, device: Device) -> int:
+        return sum(part.needed_bytes for part in self.parts(device).values())
+
+    def fits(self, device: Device) -> bool:
+        return self.needed_bytes(device) <= self.free_bytes[device.pointer]
+
+
 class Planner:
     """Plans the model of one configuration, again and again at little cost. Owns its file, which is read but
     not loaded; `close` is idempotent. Raises what loading it would: ModelFileError, UnsupportedModelError,

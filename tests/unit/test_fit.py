@@ -1,0 +1,158 @@
+"""What is changed, or advised, when models do not fit; with arithmetic in place of ggml."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from lucebox.config import EngineConfig, ModelConfig
+from lucebox.errors import OutOfMemoryError
+from lucebox.ggml.devices import Device, DeviceKind
+from lucebox.runtime.fit import fit
+from lucebox.runtime.plan import DevicePlan, JointPlan, ModelPlan
+from lucebox.runtime.split import LayerSizes, choose_layout
+
+MIB = 2**20
+CPU = Device(0, "CPU", "a CPU", DeviceKind.CPU, 0, 0, pointer=1)
+GPU = Device(1, "GPU", "a GPU", DeviceKind.GPU, 0, 0, pointer=2)
+KV_BYTES = {"f32": 4.0, "f16": 2.0, "q8_0": 1.0625, "q4_0": 0.5625}
+N_LAYERS = {"target": 20, "draft": 10}
+LAYER_BYTES = 50 * MIB
+CELL_BYTES = 512  # per layer and byte of an element
+
+
+def model(device: str = "CPU", **options: Any) -> ModelConfig:
+    return ModelConfig(path="m.gguf", device=device, n_threads=2, **{"kv_type": "f16", **options})
+
+
+def engine(target: ModelConfig, draft: ModelConfig | None = None, **options: Any) -> EngineConfig:
+    usual: dict[str, Any] = {"drafters": (), "acceptance": "auto", "draft_length": "auto", "n_ctx": 8192}
+    return EngineConfig(target=target, draft=draft, **{**usual, "n_parallel": 1, **options})
+
+
+def planner(cpu_mib: int, gpu_mib: int = 0) -> Callable[[EngineConfig], JointPlan]:
+    """Plans for a machine with so much memory: 50 MiB a layer, 10 to compute, and the cells."""
+    free = {CPU.pointer: cpu_mib * MIB, GPU.pointer: gpu_mib * MIB}
+
+    def plan(config: EngineConfig) -> JointPlan:
+        models = {"target": planned(config, config.target, "target")}
+        if config.draft is not None:
+            models["draft"] = planned(config, config.draft, "draft")
+        return JointPlan(models, free)
+
+    def planned(config: EngineConfig, of: ModelConfig, role: str) -> ModelPlan:
+        n_cells = config.n_ctx * config.n_parallel
+        kv = int(n_cells * CELL_BYTES * KV_BYTES[of.kv_type])
+        n = N_LAYERS[role]
+        devices = [{"CPU": CPU, "GPU": GPU}[name] for name in of.device.split(",")]
+        layout = choose_layout(
+            LayerSizes((LAYER_BYTES + kv,) * n, (0,) * n, 0, 0),
+            devices,
+            [free[device.pointer] for device in devices],
+            cpu=CPU,
+            split=of.split,
+            n_cpu_layers=of.n_cpu_layers,
+        )
+        parts = [
+            DevicePlan(device, m, m * LAYER_BYTES, 0, m * kv, 10 * MIB)
+            for i, device in enumerate(layout.devices)
+            for m in [layout.layers.count(i)]
+        ]
+        return ModelPlan(of.path, layout, config.n_ctx, n_cells, of.kv_type, tuple(parts))
+
+    return plan
+
+
+# The target takes 1000 MiB of weights, 160 of cells and 10 to compute; with q8_0 the cells take 85.
+def test_what_fits_stays_as_it_is() -> None:
+    config = engine(model(), fit=True)
+    fitted = fit(config, planner(1170))
+    assert fitted.config == config
+    assert fitted.changes == ()
+    assert fitted.plan.needed_bytes(CPU) == 1170 * MIB
+
+
+def test_a_smaller_kv_type_comes_first() -> None:
+    fitted = fit(engine(model(), fit=True), planner(1100))
+    assert fitted.changes == ("--kv-type q8_0",)
+    assert fitted.config.target.kv_type == "q8_0"
+
+
+def test_the_draft_model_takes_the_same_kv_type() -> None:
+    fitted = fit(engine(model(), model(), fit=True), planner(1700))
+    assert fitted.config.draft is not None
+    assert fitted.config.draft.kv_type == "q8_0"
+
+
+def test_f32_may_become_f16() -> None:
+    assert fit(engine(model(kv_type="f32"), fit=True), planner(1200)).changes == ("--kv-type f16",)
+
+
+def test_then_a_smaller_context() -> None:
+    fitted = fit(engine(model(), fit=True), planner(1053))
+    assert fitted.changes == ("--ctx-size 4096", "--kv-type q8_0")
+    assert fitted.config.n_ctx == 4096
+
+
+def test_q4_0_stays_and_the_context_is_halved_at_once() -> None:
+    assert fit(engine(model(kv_type="q4_0"), fit=True), planner(1034)).changes == ("--ctx-size 4096",)
+
+
+def test_then_fewer_layers_on_the_device_and_nothing_else() -> None:
+    fitted = fit(engine(model("GPU"), fit=True), planner(4000, 600))
+    assert fitted.changes == ("--target-cpu-layers 10",)  # 10 of 58 MiB and 10 to compute
+    assert fit(engine(model("GPU", n_cpu_layers=4), fit=True), planner(4000, 600)).changes == fitted.changes
+
+
+def test_the_cpu_must_have_room_for_its_layers() -> None:
+    fitted = fit(engine(model("GPU"), fit=True), planner(555, 600))
+    assert fitted.changes == ("--kv-type q8_0", "--target-cpu-layers 10")
+
+
+def test_the_draft_model_may_have_to_leave() -> None:
+    config = engine(model("GPU", n_cpu_layers=20), model("GPU"), fit=True)
+    fitted = fit(config, planner(4000, 100))
+    assert fitted.changes == ("--draft-device CPU",)
+
+
+def test_the_smallest_context_is_not_undercut() -> None:
+    with pytest.raises(OutOfMemoryError) as caught:
+        fit(engine(model(), fit=True, n_ctx=2048), planner(1000))
+    assert "no context, KV type or split of layers fits" in caught.value.remedy
+
+
+def test_a_refusal_has_the_numbers_and_flags_that_fit() -> None:
+    config = engine(model(), model(), n_parallel=4)
+    plan = planner(2100)
+    with pytest.raises(OutOfMemoryError) as caught:
+        fit(config, plan)
+    assert caught.value.message == (
+        "not enough memory: CPU has 2,100 MiB free and 2,480 are needed (target: weights 1,000 + KV 640 + "
+        "compute 10, draft: weights 500 + KV 320 + compute 10)"
+    )
+    assert caught.value.remedy == (
+        "use --kv-type q8_0, or --ctx-size 4096, or --parallel 2, or --fit, which chooses the first of these"
+    )
+    for changed in (
+        replace(config, target=model(kv_type="q8_0"), draft=model(kv_type="q8_0")),
+        replace(config, n_ctx=4096),
+        replace(config, n_parallel=2),
+    ):
+        assert plan(changed).fits(CPU)
+
+
+def test_every_device_that_is_used_is_named() -> None:
+    with pytest.raises(OutOfMemoryError) as caught:
+        fit(engine(model("GPU"), model("CPU")), planner(100, 100))
+    assert "GPU has 100 MiB free and 1,170 are needed (target:" in caught.value.message
+    assert "CPU has 100 MiB free and 590 are needed (draft:" in caught.value.message
+
+
+def test_what_contradicts_the_shares_is_not_advised() -> None:
+    config = engine(model("GPU,CPU", split=(1.0, 1.0)))
+    with pytest.raises(OutOfMemoryError) as caught:
+        fit(config, planner(2000, 300))
+    assert "--target-cpu-layers" not in caught.value.remedy
