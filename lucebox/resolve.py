@@ -36,6 +36,7 @@ from lucebox.gguf import read
 from lucebox.gguf.context import check_context
 from lucebox.gguf.head import check_head_rows, usual_head_rows
 from lucebox.gguf.requantise import parse_requantise, parse_type
+from lucebox.pinning import pin
 
 # (model as named, bytes here, bytes in all)
 Progress = Callable[[str, int, int], None]
@@ -67,6 +68,9 @@ def resolve_engine(options: EngineOptions, *, on_progress: Progress | None = Non
     names = _drafters(drafter, draft_model, nobody=options.draft_model == NONE)
     _check_plugins(options)
     quantise = _draft_quantise(options, draft_model)
+    target_device = parse_devices(options.target_device, "--target-device")
+    draft_device = parse_devices(options.draft_device, "--draft-device")
+    workers = parse_workers(options.workers)
     n_threads = options.threads or physical_cores()
 
     def model(name: str, device: str, n_threads: int) -> ModelConfig:
@@ -80,8 +84,8 @@ def resolve_engine(options: EngineOptions, *, on_progress: Progress | None = Non
         )
 
     target = msgspec.structs.replace(
-        model(options.target_model, options.target_device, n_threads),
-        split=parse_split(options.target_split, options.target_device),
+        model(options.target_model, target_device, n_threads),
+        split=parse_split(options.target_split, target_device),
         n_cpu_layers=options.target_cpu_layers,
         cpu_moe=options.cpu_moe,
     )
@@ -90,11 +94,12 @@ def resolve_engine(options: EngineOptions, *, on_progress: Progress | None = Non
         is_self = SELF_DRAFT.match(draft_model)
         draft = model(
             options.target_model if is_self else draft_model,
-            options.draft_device,
+            draft_device,
             options.draft_threads or n_threads,
         )
         n_head_rows = _n_head_rows(options.draft_vocab, draft.path)
         draft = msgspec.structs.replace(draft, quantise=quantise, n_head_rows=n_head_rows)
+    target, draft = pin(target, draft, options.pin_threads, overlap=options.overlap, workers=workers)
     return EngineConfig(
         target=target,
         draft=draft,
@@ -104,9 +109,25 @@ def resolve_engine(options: EngineOptions, *, on_progress: Progress | None = Non
         n_ctx=_n_ctx(options.ctx_size, target.path),
         n_parallel=options.parallel,
         overlap=options.overlap,
-        workers=parse_workers(options.workers),
+        workers=workers,
         fit=options.fit,
     )
+
+
+def parse_devices(text: str, flag: str) -> str:
+    """`auto`, or names and numbers of devices, joined by commas; which of them exist, the engine finds out.
+    Raises ConfigError."""
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise ConfigError(f"{flag} {text!r} has no name between its commas", remedy="see `lucebox devices`")
+    folded = [name.lower() for name in names]
+    if len(names) > 1 and AUTO in folded:
+        raise ConfigError(f"{flag} {text} mixes `auto` with others", remedy="name all, or only `auto`")
+    if twice := next(
+        (name for name, fold in zip(names, folded, strict=True) if folded.count(fold) > 1), None
+    ):
+        raise ConfigError(f"{flag} {text} names {twice} twice", remedy="name each device once")
+    return AUTO if folded == [AUTO] else ",".join(names)
 
 
 def parse_split(text: str | None, device: str) -> tuple[float, ...]:

@@ -7,6 +7,7 @@ import threading
 from queue import SimpleQueue
 
 from lucebox.config import EngineConfig
+from lucebox.cores import pinned
 from lucebox.engine.client import EngineClient, EngineState, StatusHandler
 from lucebox.engine.loader import load
 from lucebox.engine.loop import EngineLoop
@@ -60,18 +61,22 @@ class ThreadClient(EngineClient):
 
     def _run(self) -> None:
         try:
-            loaded = load(self._config, self._report_loading, self._on_round)
-            try:
-                self._outbox.put(Ready(loaded.info))
-                EngineLoop(loaded.stepper, loaded.admission, self._inbox, self._outbox.put).run()
-            finally:
-                loaded.stepper.close()
+            with pinned(self._config.target.cores):
+                self._serve()
         except Exception as error:
             if not isinstance(error, LuceboxError):
                 logger.exception("the engine failed")
             self._outbox.put(Failed.of(None, error))
         finally:
             self._outbox.close()
+
+    def _serve(self) -> None:
+        loaded = load(self._config, self._report_loading, self._on_round)
+        try:
+            self._outbox.put(Ready(loaded.info))
+            EngineLoop(loaded.stepper, loaded.admission, self._inbox, self._outbox.put).run()
+        finally:
+            loaded.stepper.close()
 
     def _report_loading(self, stage: str, fraction: float) -> None:
         self._outbox.put(Loading(stage, fraction))

@@ -17,7 +17,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
     ("cache_file", "core", "cores", "flags", "host_memory", "paths", "plugins", "terminal"),
     ("config", "hub", "wire", "_kernels"),
-    ("ggml", "gguf"),
+    ("ggml", "gguf", "pinning"),
     ("text",),
     ("gguf.conversion", "gguf.packing"),
     ("gguf.copy", "gguf.weights"),

@@ -10,7 +10,7 @@ import pytest
 
 from lucebox import drafters, hub
 from lucebox.config import FREE_DRAFTERS, EngineOptions, ServerOptions
-from lucebox.cores import physical_cores
+from lucebox.cores import can_pin, choose_cpus, open_cores, physical_cores
 from lucebox.errors import ConfigError, ModelFileError
 from lucebox.resolve import model_name, resolve, resolve_engine
 from tests.support.tiny_models import write_tiny
@@ -69,6 +69,47 @@ def test_what_was_asked_for_arrives(target: str, draft: str) -> None:
     assert (config.acceptance, config.draft_length) == ("match", "fixed:n=2")
 
 
+def test_settings_of_mixed_devices_arrive(target: str, draft: str) -> None:
+    options = EngineOptions(
+        target_model=target,
+        draft_model=draft,
+        target_device=" CUDA0 , cpu",
+        target_split="3, 1",
+        cpu_moe=True,
+        draft_device="RPC0",
+        draft_threads=1,
+        workers="10.0.0.7:50052, pi.local:50060",
+        overlap="on",
+        fit=True,
+    )
+    config = resolve_engine(options)
+    assert config.draft is not None
+    assert (config.target.device, config.target.split) == ("CUDA0,cpu", (3.0, 1.0))
+    assert (config.target.cpu_moe, config.draft.cpu_moe) == (True, False)
+    assert (config.draft.device, config.draft.split, config.draft.n_threads) == ("RPC0", (), 1)
+    assert config.workers == ("10.0.0.7:50052", "pi.local:50060")
+    assert (config.overlap, config.fit) == ("on", True)
+    layers = resolve_engine(EngineOptions(target_model=target, target_device="AUTO", target_cpu_layers=1))
+    assert (layers.target.device, layers.target.n_cpu_layers) == ("auto", 1)
+
+
+def test_mixed_devices_are_off_unless_asked_for(target: str, draft: str) -> None:
+    config = resolve_engine(EngineOptions(target_model=target, draft_model=draft))
+    assert (config.workers, config.overlap, config.fit) == ((), "auto", False)
+    assert (config.target.split, config.target.n_cpu_layers, config.target.cpu_moe) == ((), None, False)
+    assert config.draft is not None
+    assert (config.target.cores, config.draft.cores) == ((), ())
+
+
+@pytest.mark.skipif(not can_pin(), reason="Linux keeps threads on cores")
+def test_threads_are_kept_on_cores(target: str, draft: str) -> None:
+    config = resolve_engine(
+        EngineOptions(target_model=target, draft_model=draft, threads=1, pin_threads="on")
+    )
+    assert config.draft is not None
+    assert config.target.cores == config.draft.cores == choose_cpus(open_cores(), 1)
+
+
 def test_paths_become_absolute(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(Path(target).parent)
     assert resolve_engine(EngineOptions(target_model="tiny-target.gguf")).target.path == target
@@ -111,6 +152,24 @@ def test_a_large_context_is_limited_unless_asked_for(tmp_path: Path) -> None:
         ({"draft_quant": "q4_0"}, "--draft-quant q4_0 is for a draft model"),
         ({"draft_vocab": 100}, "--draft-vocab 100 is for a draft model"),
         ({"draft_model": "self:q4_0", "draft_vocab": 100_000}, "more than the 272 tokens"),
+        ({"target_device": "CPU,"}, "'CPU,' has no name between its commas"),
+        ({"target_device": " "}, "--target-device ' ' has no name"),
+        ({"draft_device": "CUDA0,,CPU"}, "--draft-device 'CUDA0,,CPU' has no name"),
+        ({"target_device": "CPU,cpu"}, "names CPU twice"),
+        ({"target_device": "0, 1,0"}, "names 0 twice"),
+        ({"target_device": "CUDA0,Auto"}, "mixes `auto` with others"),
+        ({"target_split": "3,1"}, "2 shares for --target-device auto"),
+        ({"target_split": "1"}, "1 shares for --target-device auto"),
+        ({"target_split": "1", "target_device": "CPU,CUDA0"}, "1 shares for --target-device CPU,CUDA0"),
+        ({"target_split": "3;1", "target_device": "CPU,CUDA0"}, "shares such as 3,1, not '3;1'"),
+        ({"target_split": "3,-1", "target_device": "CPU,CUDA0"}, "shares such as 3,1"),
+        ({"target_split": "0,0", "target_device": "CPU,CUDA0"}, "shares such as 3,1"),
+        ({"target_split": "1,nan", "target_device": "CPU,CUDA0"}, "shares such as 3,1"),
+        ({"target_split": "1,inf", "target_device": "CPU,CUDA0"}, "shares such as 3,1"),
+        ({"workers": "a:1,a:1"}, "names one twice"),
+        ({"workers": "a:0"}, "'a:0'"),
+        ({"workers": "a:65536"}, "'a:65536'"),
+        ({"workers": ":50052"}, "':50052'"),
         ({"draft_model": "no-such-model"}, "'no-such-model' is neither a file nor a model known by name"),
     ],
 )
