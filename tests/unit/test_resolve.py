@@ -153,7 +153,7 @@ def test_a_large_context_is_limited_unless_asked_for(tmp_path: Path) -> None:
         ({"draft_vocab": 100}, "--draft-vocab 100 is for a draft model"),
         ({"draft_model": "self:q4_0", "draft_vocab": 100_000}, "more than the 272 tokens"),
         ({"target_device": "CPU,"}, "'CPU,' has no name between its commas"),
-        ({"target_device": " "}, "--target-device ' ' has no name"),
+        ({"target_device": "auto,"}, "--target-device 'auto,' has no name"),
         ({"draft_device": "CUDA0,,CPU"}, "--draft-device 'CUDA0,,CPU' has no name"),
         ({"target_device": "CPU,cpu"}, "names CPU twice"),
         ({"target_device": "0, 1,0"}, "names 0 twice"),
