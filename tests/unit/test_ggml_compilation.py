@@ -51,6 +51,11 @@ extern "C" int ggml_backend_score() {
 """
 
 
+_NO_GPU = """
+message(SEND_ERROR "CUDA_ARCHITECTURES is set to \\"native\\", but no GPU was detected.")
+"""
+
+
 def write_checkout(folder: Path, *, newest: str) -> Path:
     src = folder / "src"
     src.mkdir(parents=True)
@@ -89,6 +94,14 @@ def test_a_backend_that_cannot_be_built_is_an_error_that_shows_why(tmp_path: Pat
         compile_checkout(tmp_path, ("cuda",))
 
 
+def test_a_build_for_the_gpus_of_a_machine_without_any_says_how_to_name_them(tmp_path: Path) -> None:
+    source = write_checkout(tmp_path / "source", newest="")
+    with (source / "CMakeLists.txt").open("a", encoding="utf-8") as file:
+        file.write(_NO_GPU)
+    with pytest.raises(BuildError, match=r"(?s)no GPU was detected.*CUDAARCHS=90"):
+        Compilation(find_toolchain(), source, tmp_path / "work", Progress()).run(("cuda",))
+
+
 def test_options_switch_on_what_is_asked_for_and_nothing_else() -> None:
     options = cmake_options(("vulkan",))
     assert {"-DGGML_VULKAN=ON", "-DGGML_CUDA=OFF", "-DGGML_METAL=OFF", "-DGGML_LLAMAFILE=ON"} <= set(options)
@@ -100,3 +113,43 @@ def test_cuda_is_compiled_for_the_gpus_of_this_machine(monkeypatch: pytest.Monke
     assert "-DCMAKE_CUDA_ARCHITECTURES=native" in cmake_options(("cuda",))
     monkeypatch.setenv("CUDAARCHS", "90")
     assert not [option for option in cmake_options(("cuda",)) if "ARCHITECTURES" in option]
+
+
+def test_cuda_records_graphs_and_needs_no_library_that_we_do_not_use() -> None:
+    assert {"-DGGML_CUDA_GRAPHS=ON", "-DGGML_CUDA_NCCL=OFF"} <= set(cmake_options(("cuda",)))
+    assert not [option for option in cmake_options(("vulkan",)) if "GRAPHS" in option]
+
+
+@pytest.mark.parametrize("variable", ["GPU_TARGETS", "AMDGPU_TARGETS"])
+def test_hip_is_compiled_for_the_gpus_that_the_environment_names(
+    monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv(variable, "gfx1100;gfx90a")
+    assert "-DGPU_TARGETS=gfx1100;gfx90a" in cmake_options(("hip",))
+    assert not [option for option in cmake_options(("cuda",)) if "GPU_TARGETS" in option]
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="macOS has its own BLAS")
+def test_blas_is_openblas_unless_the_environment_names_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GGML_BLAS_VENDOR", raising=False)
+    assert "-DGGML_BLAS_VENDOR=OpenBLAS" in cmake_options(("blas", "vulkan"))
+    monkeypatch.setenv("GGML_BLAS_VENDOR", "Intel10_64lp")
+    assert "-DGGML_BLAS_VENDOR=Intel10_64lp" in cmake_options(("blas",))
+    assert not [option for option in cmake_options(("vulkan",)) if "BLAS_VENDOR" in option]
+
+
+@pytest.mark.parametrize(
+    ("variable", "backend"),
+    [("CUDAARCHS", "cuda"), ("HIPCXX", "hip"), ("ONEAPI_ROOT", "sycl"), ("VULKAN_SDK", "vulkan")],
+)
+def test_what_only_one_backend_heeds_is_part_of_its_builds_alone(
+    monkeypatch: pytest.MonkeyPatch, variable: str, backend: str
+) -> None:
+    def identities() -> list[str]:
+        return [find_toolchain(backends).identity for backends in ((), ("blas", backend))]
+
+    monkeypatch.delenv(variable, raising=False)
+    plain, own = identities()
+    monkeypatch.setenv(variable, "another")
+    assert identities()[0] == plain
+    assert identities()[1] != own

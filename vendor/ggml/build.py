@@ -2,7 +2,7 @@
 
 `python -m vendor.ggml.build FOLDER` from the repository's root. The environment decides:
 LUCEBOX_GGML_LIB (a folder of built libraries), LUCEBOX_GGML_SOURCE (a ggml checkout), LUCEBOX_BACKENDS (as
-`cuda,vulkan`), LUCEBOX_CACHE (where builds are kept), and what cmake and compilers heed (CC, CXXFLAGS, ...).
+`cuda,vulkan`), LUCEBOX_CACHE (where builds are kept), and what cmake, compilers and SDKs heed (CC, CUDAARCHS…).
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def build(settings: Settings, progress: Progress) -> Path:
 
     It is a folder with lib/, and include/ and CMakeLists.txt as the source has them.
     """
-    tools = find_toolchain()
+    tools = find_toolchain(settings.backends)
     identity = (settings.source and _fingerprint(settings.source)) or Pin.read().sha256
     recipe = b"".join((_HERE / name).read_bytes() for name in _RECIPE)
     options = "\n".join([*cmake_options(settings.backends), *_KEPT_OF_SOURCE, identity, tools.identity])

@@ -50,11 +50,27 @@ def cmake_options(backends: Sequence[str]) -> list[str]:
         "CMAKE_INSTALL_RPATH": origin,
     }
     options.update({f"GGML_{name.upper()}": "ON" if name in backends else "OFF" for name in BACKENDS})
-    if "cuda" in backends and not os.environ.get("CUDAARCHS"):
-        options["CMAKE_CUDA_ARCHITECTURES"] = "native"
+    if "cuda" in backends:
+        # Graphs are kept and computed again as they are, which CUDA can record. Nothing is summed over GPUs.
+        options |= {"GGML_CUDA_GRAPHS": "ON", "GGML_CUDA_NCCL": "OFF"}
+        if not os.environ.get("CUDAARCHS"):
+            options["CMAKE_CUDA_ARCHITECTURES"] = "native"
+    if "hip" in backends:
+        targets = os.environ.get("GPU_TARGETS") or os.environ.get("AMDGPU_TARGETS")
+        if targets:  # cmake itself looks at no variable for them
+            options["GPU_TARGETS"] = targets
     if "blas" in backends and sys.platform != "darwin":
-        options["GGML_BLAS_VENDOR"] = os.environ.get("GGML_BLAS_VENDOR", "OpenBLAS")
+        options["GGML_BLAS_VENDOR"] = os.environ.get("GGML_BLAS_VENDOR") or "OpenBLAS"
     return [f"-D{name}={value}" for name, value in options.items()]
+
+
+def _remedy(output: str) -> str:
+    if "no GPU was detected" in output:
+        return "Name the compute capability to build for in CUDAARCHS, as CUDAARCHS=90 for an H100."
+    return (
+        "If a backend that LUCEBOX_BACKENDS asks for is at fault, install its SDK (the README says what each "
+        "needs) or leave it out."
+    )
 
 
 def _has_variants() -> bool:
@@ -148,8 +164,7 @@ class Compilation:
             shown = "".join(lines[-_N_LINES_OF_ERROR:])
             raise BuildError(
                 f"{Path(command[0]).name} failed with status {process.returncode}:\n{shown}\n"
-                "ggml could not be built. If a backend that LUCEBOX_BACKENDS asks for is at fault, install "
-                "its SDK or leave it out."
+                f"ggml could not be built. {_remedy(shown)}"
             )
 
     def _libraries(self) -> list[Path]:

@@ -9,18 +9,21 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from vendor.ggml.errors import BuildError
 
-
-# What cmake, compilers and the SDKs of backends look at.
-_HEEDED = (
-    *("CC", "CXX", "CFLAGS", "CXXFLAGS", "LDFLAGS"),
-    *("CUDACXX", "CUDAARCHS", "CUDAFLAGS", "HIPCXX", "HIPFLAGS", "ROCM_PATH", "VULKAN_SDK", "ONEAPI_ROOT"),
-    *("CMAKE_PREFIX_PATH", "AMDGPU_TARGETS", "GPU_TARGETS"),
-)
+# What cmake and compilers look at, whatever is built, and what they look at for one backend.
+_HEEDED = ("CC", "CXX", "CFLAGS", "CXXFLAGS", "LDFLAGS", "CMAKE_PREFIX_PATH")
+_HEEDED_FOR: Mapping[str, tuple[str, ...]] = {
+    "cuda": ("CUDACXX", "CUDAARCHS", "CUDAFLAGS", "CUDAHOSTCXX", "CUDAToolkit_ROOT", "CUDA_PATH"),
+    "hip": ("HIPCXX", "HIPFLAGS", "ROCM_PATH"),
+    "musa": ("MUSA_PATH",),
+    "sycl": ("ONEAPI_ROOT",),
+    "vulkan": ("VULKAN_SDK",),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +41,14 @@ def has_compiler() -> bool:
     return _compiler("CC", ("cc", "gcc", "clang")) is not None and _cxx() is not None
 
 
-def find_toolchain() -> Toolchain:
-    """Raises BuildError when something is missing."""
+def find_toolchain(backends: Iterable[str] = ()) -> Toolchain:
+    """The tools for a build with `backends`. Raises BuildError when something is missing."""
     cxx = _cxx()
     if cxx is None:
         raise BuildError("There is no C++ compiler. Install one (g++ or clang), or name it in CXX.")
     version = subprocess.run([*cxx, "--version"], capture_output=True, text=True, check=False).stdout
-    flags = [os.environ.get(name, "") for name in _HEEDED]
+    heeded = [*_HEEDED, *(name for backend in backends for name in _HEEDED_FOR.get(backend, ()))]
+    flags = [os.environ.get(name, "") for name in heeded]
     return Toolchain(_tool("cmake"), _tool("ninja"), cxx, "\n".join([version, *flags, cpu_identity()]))
 
 
