@@ -2,7 +2,7 @@
 
 `python -m vendor.ggml.build FOLDER` from the repository's root. The environment decides:
 LUCEBOX_GGML_LIB (a folder of built libraries), LUCEBOX_GGML_SOURCE (a ggml checkout), LUCEBOX_BACKENDS (as
-`cuda,vulkan`), LUCEBOX_CACHE (where builds are kept), and what cmake, compilers and SDKs heed (CC, CUDAARCHS…).
+`cuda,vulkan`), LUCEBOX_CACHE (where builds are kept), and what compilers and SDKs heed (CXX, CUDAARCHS, ...).
 """
 
 from __future__ import annotations
