@@ -75,6 +75,22 @@ def test_two_sequences_in_one_batch(pair: tuple[Oracle, Runtime]) -> None:
     runtime.cache.check_integrity()
 
 
+def test_a_tree(pair: tuple[Oracle, Runtime]) -> None:
+    """Each row is the end of a text of its own: the prompt and the row's ancestors."""
+    oracle, runtime = pair
+    prompt, tokens = _tokens(4)[:40], _tokens(5)[:11]
+    parents = [-1, -1, 0, 0, 1, 2, 2, 3, 5, 5, 8]
+    _append(runtime, 0, prompt)
+    logits = runtime.forward(Rows.tree(0, tokens, parents, len(prompt))).logits.copy()
+    runtime.cache.release(0)
+    for i, got in enumerate(logits):
+        path = [i]
+        while parents[path[0]] >= 0:
+            path.insert(0, parents[path[0]])
+        text = [*prompt, *(tokens[row] for row in path)]
+        _assert_close(got[None], oracle.logits(text)[-1:])
+
+
 def _tokens(seed: int) -> list[int]:
     return np.random.default_rng(seed).integers(0, N_VOCAB, N_TOKENS).tolist()
 
