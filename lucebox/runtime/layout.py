@@ -48,6 +48,13 @@ class Layout:
         """The device that computes most layers, the first among equals."""
         return self.devices[max(range(len(self.devices)), key=self.layers.count)]
 
+    @property
+    def computing(self) -> tuple[Device, ...]:
+        """The devices that have layers, `main` first."""
+        n_layers = [(self.layers.count(i), device) for i, device in enumerate(self.devices)]
+        n_layers.sort(key=lambda share: -share[0])
+        return tuple(device for n, device in n_layers if n)
+
     def __str__(self) -> str:
         """As `CUDA0 (24 layers), CPU (4 layers)`."""
         if self.is_single:

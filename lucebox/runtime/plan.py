@@ -133,10 +133,16 @@ class Planner:
         self.file.close()
 
     def plan(
-        self, config: ModelConfig, n_ctx: int, n_sequences: int, free_bytes: Mapping[int, int]
+        self,
+        config: ModelConfig,
+        n_ctx: int,
+        n_sequences: int,
+        free_bytes: Mapping[int, int],
+        beside: Sequence[Device] = (),
     ) -> ModelPlan:
         """The plan for `n_sequences` sequences of `n_ctx` tokens. `config` may differ from the planner's in
         device, split, layers and KV type. `free_bytes`, by a device's pointer, is what each has to give.
+        `beside` are the devices of the target of this draft model.
         """
         n_cells = n_cells_for(n_ctx, n_sequences)
         element = parse_kv_type(config.kv_type)
@@ -151,6 +157,8 @@ class Planner:
             cpu_moe=config.cpu_moe,
             devices=self._devices,
             free_bytes=free_bytes,
+            n_threads=config.n_threads,
+            beside=beside,
         )
         usage = measure(
             load(),

@@ -69,15 +69,17 @@ def find_layout(
     cpu_moe: bool = False,
     devices: Sequence[Device] | None = None,
     free_bytes: Mapping[int, int] | None = None,
+    n_threads: int | None = None,
+    beside: Sequence[Device] = (),
 ) -> Layout:
     """The layout of a model over the devices that `spec` means: names or numbers joined by commas, or `auto`.
 
     `n_cells` cells of `element` go along with the layers. `devices` are all that there are, and `free_bytes`,
-    by a device's pointer, what each has to give: by default as they are now. Raises ConfigError and
-    DeviceError.
+    by a device's pointer, what each has to give: by default as they are now. `n_threads`, and for a draft
+    model the devices of its target, `beside`, are what `auto` asks for. Raises ConfigError and DeviceError.
     """
     known = list_devices() if devices is None else devices
-    chosen = find_devices(spec, known)
+    chosen = find_devices(spec, known, n_threads=n_threads, beside=beside)
     free = free_memory(chosen) if free_bytes is None else free_bytes
     sizes = read_sizes(
         file,
