@@ -10,6 +10,7 @@ from typing import Self
 from msgspec.structs import replace
 
 from lucebox.config import EngineConfig
+from lucebox.engine.messages import DeviceUse
 from lucebox.ggml.devices import Device, list_devices
 from lucebox.runtime.fit import Fitted, fit
 from lucebox.runtime.memory import free_memory
@@ -21,10 +22,10 @@ TARGET, DRAFT = "target", "draft"
 _MIB = 2**20
 
 
-def draft_context(n_ctx: int, n_ctx_train: int, *, shares_vocabulary: bool) -> int:
-    """Tokens of context that the draft model gets for a target's `n_ctx`: another vocabulary may need more of
-    them for the same text, and it has no more than it was trained for."""
-    return min(n_ctx if shares_vocabulary else n_ctx * 5 // 4, n_ctx_train)
+def draft_context(n_ctx: int, *, shares_vocabulary: bool) -> int:
+    """Tokens of context that a draft model should have for a target's `n_ctx`: another vocabulary may need
+    more of them for the same text."""
+    return n_ctx if shares_vocabulary else n_ctx * 5 // 4
 
 
 class EnginePlanner:
@@ -67,12 +68,10 @@ class EnginePlanner:
             left = dict(self._free_bytes)
             for part in target.devices:
                 left[part.device.pointer] -= part.needed_bytes
-            n_ctx = draft_context(
-                config.n_ctx, self._draft.hparams.n_ctx_train, shares_vocabulary=self._shares_vocabulary
-            )
-            models[DRAFT] = self._draft.plan(
-                config.draft, n_ctx, config.n_parallel, left, beside=target.layout.computing
-            )
+            n_wanted = draft_context(config.n_ctx, shares_vocabulary=self._shares_vocabulary)
+            n_ctx = min(n_wanted, self._draft.hparams.n_ctx_train)
+            beside = () if config.overlap == "off" else target.layout.computing
+            models[DRAFT] = self._draft.plan(config.draft, n_ctx, config.n_parallel, left, beside)
         return JointPlan(models, self._free_bytes)
 
 
@@ -96,6 +95,24 @@ def pinned(config: EngineConfig, plan: JointPlan) -> EngineConfig:
 
     draft = None if config.draft is None else plan.models[DRAFT].pinned(config.draft)
     return replace(config, target=plan.models[TARGET].pinned(config.target), draft=draft)
+
+
+def device_uses(plan: JointPlan) -> tuple[DeviceUse, ...]:
+    """The plan as it is told to clients."""
+    return tuple(
+        DeviceUse(
+            device=device.name,
+            role=role,
+            n_layers=part.n_layers,
+            weights_bytes=part.weights_bytes,
+            mapped_bytes=part.mapped_bytes,
+            kv_bytes=part.kv_bytes,
+            compute_bytes=part.compute_bytes,
+            free_bytes=plan.free_bytes[device.pointer],
+        )
+        for device in plan.devices()
+        for role, part in plan.parts(device).items()
+    )
 
 
 def summary(plan: JointPlan) -> list[str]:

@@ -144,9 +144,8 @@ def by_speed_beside(target: Sequence[Device], devices: Sequence[Device], speed: 
     ordered = by_speed(devices, speed)
     if len(ordered) < 2:
         return ordered
-    taken = {device.pointer for device in target}
     needed = speed(target[0]) / _OWN_DEVICE_GAIN
-    own = [device for device in ordered if device.pointer not in taken and speed(device) >= needed]
+    own = [device for device in ordered if speed(device) >= needed and not _is_shared(device, target)]
     main = [device for device in ordered if device.pointer == target[0].pointer]
     return tuple({device.pointer: device for device in (*own, *main, *ordered)}.values())
 
@@ -169,6 +168,13 @@ def _named(name: str, devices: Sequence[Device]) -> Device:
 
 def _is_own_cpu(device: Device) -> bool:
     return device.kind is DeviceKind.CPU and device.worker is None
+
+
+def _is_shared(device: Device, others: Sequence[Device]) -> bool:
+    """Whether it cannot compute at the same time as `others`: calls to one worker wait for each other."""
+    is_here = any(other.pointer == device.pointer for other in others)
+    is_there = device.worker is not None and any(other.worker == device.worker for other in others)
+    return is_here or is_there or _is_known(device, others)
 
 
 def _is_known(device: Device, others: Sequence[Device]) -> bool:

@@ -98,6 +98,15 @@ def test_auto_gives_a_draft_model_its_own_device_if_that_is_half_as_fast(
     assert by_speed_beside(target, devices, speed) == expected
 
 
+def test_devices_that_take_turns_are_no_devices_of_their_own() -> None:
+    first, second = replace(GPU, worker="far:50052"), replace(GPU_2, worker="far:50052")
+    assert by_speed_beside([first], [CPU, first, second], speed) == (first, second, CPU)
+    other = replace(second, worker="near:50052")
+    assert by_speed_beside([first], [CPU, first, other], speed) == (other, first, CPU)
+    cuda, vulkan = replace(GPU, hardware="0000:01:00.0"), replace(GPU_2, hardware="0000:01:00.0")
+    assert by_speed_beside([vulkan], [CPU, cuda, vulkan], speed) == (cuda, CPU)
+
+
 @pytest.mark.parametrize(("spec", "expected"), [("cuda1", GPU_2), (" CUDA0 ", GPU), ("3", GPU_2), ("0", CPU)])
 def test_by_name_in_any_case_or_by_number(spec: str, expected: Device) -> None:
     assert find_device(spec, [CPU, IGPU, GPU, GPU_2]) is expected
