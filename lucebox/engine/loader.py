@@ -19,9 +19,11 @@ from lucebox.engine.calibration import calibrate
 from lucebox.engine.cost_file import CostFile, machine_key, model_key
 from lucebox.engine.drafting import Drafting
 from lucebox.engine.messages import EngineInfo, ModelInfo
+from lucebox.engine.planning import device_uses, draft_context, settle
 from lucebox.engine.pool import DrafterPool
 from lucebox.engine.step import RoundHandler, Stepper
-from lucebox.errors import ConfigError, VocabularyMismatchError
+from lucebox.engine.vocabulary_check import check_draft
+from lucebox.errors import ConfigError
 from lucebox.ggml.library import load as load_library
 from lucebox.gguf import read
 from lucebox.gguf.context import check_context
@@ -60,7 +62,9 @@ def load(
         with read(config.target.path) as target_file:
             vocabulary = Vocabulary.from_metadata(target_file.metadata, config.target.path)
             check_context(target_file, config.n_ctx)
-            shares_vocabulary = _check_draft(config, vocabulary)
+            shares_vocabulary = check_draft(config, vocabulary)
+        fitted = settle(config, shares_vocabulary=shares_vocabulary)
+        config = fitted.config
         target = _load_model(config.target, "target model", config.n_ctx, config.n_parallel, on_progress)
         undo.callback(target.close)
         if config.n_parallel > target.n_batch:
@@ -91,6 +95,8 @@ def load(
             acceptance=config.acceptance,
             draft_length=config.draft_length,
             load_ms=1000.0 * (time.monotonic() - started_s),
+            memory=device_uses(fitted.plan),
+            changes=fitted.changes,
         )
         note_activity = load_library().abort_report.set_activity
         drafting = Drafting(pool, costs, remembers=config.remembers)
@@ -153,7 +159,7 @@ def _load_draft(config: EngineConfig, shares_vocabulary: bool, on_progress: Load
     may need more tokens for the same text."""
     if config.draft is None:
         return None
-    n_wanted = config.n_ctx if shares_vocabulary else config.n_ctx * 5 // 4
+    n_wanted = draft_context(config.n_ctx, shares_vocabulary=shares_vocabulary)
     with read(config.draft.path) as file:
         n_ctx = min(n_wanted, file.n_ctx_train)
     if n_ctx < n_wanted:
@@ -186,28 +192,6 @@ def _context(
         target_tokenizer=cache(partial(tokenizer, target, vocabulary)),
         draft_tokenizer=cache(partial(tokenizer, draft)),
         shares_vocabulary=shares_vocabulary,
-    )
-
-
-def _check_draft(config: EngineConfig, vocabulary: Vocabulary) -> bool:
-    """Whether the draft model has the target's vocabulary. Refuses one that means other text by the same ids
-    before anything is loaded, unless drafters were named that translate."""
-    if config.draft is None:
-        return True
-    with read(config.draft.path) as draft_file:
-        draft = Vocabulary.from_metadata(draft_file.metadata, config.draft.path)
-    differences = vocabulary.differences(draft)
-    if not differences:
-        return True
-    named = [drafters.get(name) for spec in config.drafters for name in drafters.check(spec)]
-    translate = [plugin.any_vocabulary for plugin in named if plugin.needs_model]
-    if translate and all(translate):
-        return False
-    shown = "; ".join(f"id {d.token} is {d.ours!r} there and {d.theirs!r} here" for d in differences)
-    raise VocabularyMismatchError(
-        f"the draft model {config.draft.path} does not share the vocabulary of {config.target.path}: {shown}",
-        remedy="use a draft model of the same family, a drafter that translates (--drafter tli or --drafter "
-        "slem), or --draft-model none",
     )
 
 

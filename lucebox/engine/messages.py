@@ -77,8 +77,27 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     n_bytes: int
 
 
+class DeviceUse(msgspec.Struct, frozen=True, kw_only=True):
+    """What one model, by its `role`, takes of one device. Mapped weights lie in the file's pages and need not
+    be free; `free_bytes` were before any model was loaded."""
+
+    device: str
+    role: str
+    n_layers: int
+    weights_bytes: int
+    mapped_bytes: int
+    kv_bytes: int
+    compute_bytes: int
+    free_bytes: int
+
+    @property
+    def needed_bytes(self) -> int:
+        return self.weights_bytes + self.kv_bytes + self.compute_bytes
+
+
 class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What a ready engine has to offer. `n_ctx` is per sequence; `load_ms` is the time that loading took."""
+    """What a ready engine has to offer. `n_ctx` is per sequence; `load_ms` is the time that loading took.
+    `changes` are flags that differ from those asked for, so that the models fit."""
 
     target: ModelInfo
     draft: ModelInfo | None
@@ -88,6 +107,8 @@ class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
     acceptance: str
     draft_length: str
     load_ms: float
+    memory: tuple[DeviceUse, ...] = ()
+    changes: tuple[str, ...] = ()
 
 
 class Loading(msgspec.Struct, tag="loading", frozen=True):
