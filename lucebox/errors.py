@@ -60,6 +60,10 @@ class OutOfCellsError(LuceboxError):
         self.n_cells = n_cells
 
 
+class WorkerError(LuceboxError):
+    """A worker on another machine cannot be reached, is busy or of another version, or was lost."""
+
+
 class DownloadError(LuceboxError):
     """A model could not be fetched, or its hash is wrong."""
 
@@ -92,6 +96,10 @@ class LogitsError(EngineError):
             f"The model's logits cannot be sampled: they hold {problem}",
             remedy="check the model file's hash, the device, and whether logit_bias bans every token",
         )
+
+
+class DraftLostError(EngineError):
+    """The draft model cannot be asked: its process ended, or a worker that it needs is away."""
 
 
 class RequestError(LuceboxError):

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from lucebox import __version__, terminal
-from lucebox.cli import bench, chat, devices, generate, inspect, pull, serve, simulate
+from lucebox.cli import bench, chat, devices, generate, inspect, pull, serve, simulate, worker
 from lucebox.errors import ConfigError, LuceboxError
 from lucebox.flags import ArgumentParser
 
@@ -36,6 +36,7 @@ COMMANDS: Mapping[str, Command] = {
     "devices": devices,
     "inspect": inspect,
     "pull": pull,
+    "worker": worker,
 }
 
 

@@ -25,7 +25,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("models",),
     ("runtime",),
     ("sampling",),
-    ("acceptance", "drafters", "draft_length"),
+    ("acceptance", "drafters", "draft_length", "worker"),
     ("engine",),
     ("resolve", "progress"),
     ("text.chat",),
@@ -46,6 +46,7 @@ ONLY: dict[str, tuple[str, ...]] = {
 # The server's process must survive ggml: it reaches the engine through its client alone.
 NOT_IN_THE_SERVER = (
     "ggml",
+    "worker",
     "gguf.conversion",
     "gguf.packing",
     "gguf.copy",
