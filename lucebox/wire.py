@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 import struct
 import threading
@@ -36,6 +37,7 @@ class Channel(Generic[Incoming]):
         self._decoder = msgspec.msgpack.Decoder(incoming)
         self._encoder = msgspec.msgpack.Encoder()
         self._sending = threading.Lock()
+        self._arrived = bytearray()  # of the message that is being received
 
     def send(self, message: object) -> None:
         """Blocks until the message is handed to the system. Raises OSError when the other end is gone.
@@ -49,21 +51,21 @@ class Channel(Generic[Incoming]):
         with self._sending:
             self._socket.sendall(HEADER.pack(len(body)) + body)
 
-    def receive(self) -> Incoming | None:
+    def receive(self, timeout_s: float | None = None) -> Incoming | None:
         """Waits for a message; None when the other end is gone.
 
         Raises MalformedMessageError for one message that cannot be read, EngineError for a garbled stream,
-        TimeoutError where the socket has a timeout.
+        TimeoutError when nothing comes in `timeout_s` or in the socket's own timeout: the next call goes on
+        with what is there by then.
         """
-        header = self._read(HEADER.size)
-        if header is None:
+        if not self._read(HEADER.size, timeout_s):
             return None
-        (n_bytes,) = HEADER.unpack(header)
+        (n_bytes,) = HEADER.unpack(self._arrived[: HEADER.size])
         if n_bytes > self._max_bytes:
             raise EngineError(f"a message claims {n_bytes} bytes, more than {self._max_bytes}")
-        body = self._read(n_bytes)
-        if body is None:
+        if not self._read(HEADER.size + n_bytes, timeout_s):
             return None
+        body, self._arrived = self._arrived[HEADER.size :], bytearray()
         try:
             return self._decoder.decode(body)
         except (msgspec.DecodeError, ValueError) as error:
@@ -75,19 +77,28 @@ class Channel(Generic[Incoming]):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
-    def _read(self, n_bytes: int) -> bytes | None:
-        parts = bytearray()
-        while len(parts) < n_bytes:
+    def _read(self, n_bytes: int, timeout_s: float | None) -> bool:
+        """Waits until `n_bytes` of the message have arrived; False when they will not."""
+        while (n_missing := n_bytes - len(self._arrived)) > 0:
             try:
-                part = self._socket.recv(min(n_bytes - len(parts), 1 << 20))
+                if timeout_s is not None and not _is_readable(self._socket, timeout_s):
+                    raise TimeoutError
+                part = self._socket.recv(min(n_missing, 1 << 20))
             except TimeoutError:
                 raise
-            except OSError:
-                return None
+            except (OSError, ValueError):  # ValueError: closed by another thread
+                return False
             if not part:
-                return None
-            parts += part
-        return bytes(parts)
+                return False
+            self._arrived += part
+        return True
+
+
+def _is_readable(connection: socket.socket, timeout_s: float) -> bool:
+    """Whether something arrives in `timeout_s`, be it the end."""
+    poll = select.poll()
+    poll.register(connection, select.POLLIN)
+    return bool(poll.poll(1000.0 * timeout_s))
 
 
 def _encodable(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""One engine process and the connection to it, as its parent holds them."""
+"""One process of ours and the connection to it, as its parent holds them."""
 
 from __future__ import annotations
 
@@ -8,34 +8,78 @@ import site
 import socket
 import subprocess
 import sys
-import threading
+from dataclasses import dataclass
 from pathlib import Path
-from queue import SimpleQueue
+from typing import Generic, TypeVar
 
 import msgspec
 
-from lucebox.config import EngineConfig
-from lucebox.engine.messages import Event, Message
+from lucebox.engine.child_setup import EXIT_WORKER_LOST
 from lucebox.wire import Channel
 
 MAX_LAST_WORDS_BYTES = 1 << 16
+RPC_CLIENT = "ggml-rpc"  # the source file that ggml names when it ends a process for a lost worker
+
+Incoming = TypeVar("Incoming")
 
 
-class ChildProcess:
-    """Starts a process when made. It must be ended by `reap`, from the thread that made it.
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a process ended. `role` is what it was; `last_words` are ggml's, or its own."""
+
+    role: str
+    returncode: int
+    last_words: str = ""
+
+    @property
+    def is_lost_worker(self) -> bool:
+        """Whether it ended because a worker did, as far as its last words tell."""
+        return self.returncode == EXIT_WORKER_LOST or RPC_CLIENT in self.last_words
+
+    def __str__(self) -> str:
+        if self.returncode == EXIT_WORKER_LOST and self.last_words:
+            return self.last_words
+        how = f"the {self.role} process {self._how()}"
+        return f"{how}: {self.last_words}" if self.last_words else how
+
+    def _how(self) -> str:
+        if self.returncode >= 0:
+            return f"exited with status {self.returncode}"
+        try:
+            name = signal.Signals(-self.returncode).name
+        except ValueError:
+            name = str(-self.returncode)
+        return f"was ended by {name}"
+
+
+class ChildProcess(Generic[Incoming]):
+    """Starts `python -m MODULE` when made. It must be ended by `reap`, from the thread that made it.
 
     On Linux the child is killed when the thread that started it ends, so that thread has to outlive it.
+    `memory_fd` is a file that it shall inherit. Its side is in lucebox.engine.child_setup.
     """
 
-    def __init__(self, config: EngineConfig, log_level: str) -> None:
+    def __init__(
+        self,
+        module: str,
+        role: str,
+        config: msgspec.Struct,
+        incoming: type[Incoming],
+        log_level: str,
+        *,
+        memory_fd: int | None = None,
+    ) -> None:
         ours, theirs = socket.socketpair()
         abort_read, abort_write = os.pipe()
+        command = _command(module, config, log_level, theirs.fileno(), abort_write)
+        if memory_fd is not None:
+            command.append(f"--memory-fd={memory_fd}")
         try:
             self._process = subprocess.Popen(
-                _command(config, log_level, theirs.fileno(), abort_write),
-                pass_fds=(theirs.fileno(), abort_write),
+                command,
+                pass_fds=[fd for fd in (theirs.fileno(), abort_write, memory_fd) if fd is not None],
                 stdin=subprocess.DEVNULL,
-                stdout=2,  # stdout is the user's; the engine's own words go where its log goes
+                stdout=2,  # stdout is the user's; the child's own words go where its log goes
                 env=_environment(),
             )
         except OSError:
@@ -45,33 +89,35 @@ class ChildProcess:
         finally:
             theirs.close()
             os.close(abort_write)
+        self.has_spoken = False  # its first event shows that Python has started
+        self._role = role
         self._abort_fd = abort_read
-        self._channel: Channel[Event] = Channel(ours, Event)  # type: ignore[arg-type]
-        self._outgoing: SimpleQueue[Message | None] = SimpleQueue()
-        self._writer = threading.Thread(target=self._write, name="lucebox-engine-writer", daemon=True)
-        self._writer.start()
+        self._channel = Channel(ours, incoming)
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
-    def send(self, message: Message) -> None:
-        """Queues `message`; it is lost if the process dies first."""
-        self._outgoing.put(message)
+    def receive(self, timeout_s: float | None = None) -> Incoming | None:
+        """Waits for an event; None when the process has closed the connection, or died.
 
-    def receive(self) -> Event | None:
-        """Waits for an event; None when the process has closed the connection, or died."""
-        return self._channel.receive()
+        Raises TimeoutError when nothing comes in `timeout_s`.
+        """
+        event = self._channel.receive(timeout_s)
+        self.has_spoken = True
+        return event
 
     def kill(self) -> None:
         """Ends the process by force, from any thread."""
         self._process.kill()
 
-    def reap(self, timeout_s: float) -> str:
+    def wait(self) -> None:
+        """Waits for the process to end by itself."""
+        self._process.wait()
+
+    def reap(self, timeout_s: float) -> Ending:
         """Waits for the process to end, by force after `timeout_s`; frees what it held, says how it ended."""
         self._channel.close()
-        self._outgoing.put(None)
-        self._writer.join()
         try:
             self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -79,15 +125,7 @@ class ChildProcess:
             self._process.wait()
         last_words = self._last_words()
         os.close(self._abort_fd)
-        ending = _describe(self._process.returncode)
-        return f"{ending}: {last_words}" if last_words else ending
-
-    def _write(self) -> None:
-        while (message := self._outgoing.get()) is not None:
-            try:
-                self._channel.send(message)
-            except OSError:
-                return
+        return Ending(self._role, self._process.returncode, last_words)
 
     def _last_words(self) -> str:
         os.set_blocking(self._abort_fd, False)
@@ -97,12 +135,12 @@ class ChildProcess:
             return ""
 
 
-def _command(config: EngineConfig, log_level: str, socket_fd: int, abort_fd: int) -> list[str]:
+def _command(module: str, config: msgspec.Struct, log_level: str, socket_fd: int, abort_fd: int) -> list[str]:
     return [
         sys.executable,
         "-P",  # a file of the current directory must not stand in for a module
         "-m",
-        "lucebox.engine.child",
+        module,
         f"--config={msgspec.json.encode(config).decode()}",
         f"--socket-fd={socket_fd}",
         f"--abort-fd={abort_fd}",
@@ -119,13 +157,3 @@ def _environment() -> dict[str, str]:
         paths = [root, *filter(None, [environment.get("PYTHONPATH")])]
         environment["PYTHONPATH"] = os.pathsep.join(paths)
     return environment
-
-
-def _describe(returncode: int) -> str:
-    if returncode >= 0:
-        return f"the engine process exited with status {returncode}"
-    try:
-        name = signal.Signals(-returncode).name
-    except ValueError:
-        name = str(-returncode)
-    return f"the engine process was ended by {name}"

@@ -15,6 +15,7 @@ import msgspec
 
 from lucebox.engine.messages import (
     Cancel,
+    Degraded,
     EngineInfo,
     Event,
     Failed,
@@ -37,11 +38,15 @@ NO_TIMINGS = Timings()
 
 
 class EngineState(StrEnum):
-    """Where an engine stands. FAILED and STOPPED are final."""
+    """Where an engine stands. FAILED and STOPPED are final.
+
+    RESTARTING keeps requests waiting; AWAY refuses them, while it is tried from time to time to start again.
+    """
 
     LOADING = "loading"
     READY = "ready"
     RESTARTING = "restarting"
+    AWAY = "away"
     FAILED = "failed"
     STOPPED = "stopped"
 
@@ -51,7 +56,7 @@ class EngineStatus:
     """`detail` says what is being loaded, or why the engine restarts or failed; `progress` is 0 to 1.
 
     `quiet_s` is how long the engine has said nothing although it has requests: seconds for a long prompt,
-    for ever when a device or the process hangs.
+    more when a device hangs. `degraded` says why it works without what should make it fast, or is "".
     """
 
     state: EngineState
@@ -60,6 +65,7 @@ class EngineStatus:
     n_in_flight: int = 0
     n_restarts: int = 0
     quiet_s: float = 0.0
+    degraded: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +135,7 @@ class EngineClient(ABC):
         self._stats = EngineStats()
         self._info: EngineInfo | None = None
         self._error: LuceboxError | None = None
+        self._refusal: LuceboxError | None = None  # of requests, while AWAY
         self._heard_s = time.monotonic()  # when the engine last said something, or had no request
 
     @abstractmethod
@@ -166,11 +173,13 @@ class EngineClient(ABC):
     def submit(self, request: Submit, on_event: EventHandler) -> None:
         """Queues `request`, even while the engine is loading or restarting.
 
-        Raises EngineError when the engine is gone or has too many requests; ValueError for an id in use.
+        Raises EngineError when the engine is gone, away or has too many requests, ValueError for a used id.
         """
         with self._changed:
             if self._is_over():
                 raise self._error or EngineError("the engine was closed")
+            if self._refusal is not None:
+                raise self._refusal
             if request.id in self._in_flight:
                 raise ValueError(f"request id {request.id!r} is in use")
             if len(self._in_flight) >= self._max_in_flight:
@@ -220,9 +229,21 @@ class EngineClient(ABC):
                 return
             self._heard_s = time.monotonic()
             self._info = info or self._info
-            restarts = self._status.n_restarts + n_deaths
-            self._status = EngineStatus(state, detail, progress, n_restarts=restarts)
+            if state is EngineState.READY:
+                self._refusal = None
+            n_restarts, degraded = self._status.n_restarts + n_deaths, self._status.degraded
+            self._status = EngineStatus(state, detail, progress, n_restarts=n_restarts, degraded=degraded)
             self._changed.notify_all()
+        self._report_status()
+
+    def _set_degraded(self, reason: str) -> None:
+        with self._changed:
+            if self._status.degraded == reason:
+                return
+            self._status = replace(self._status, degraded=reason)
+        self._report_status()
+
+    def _report_status(self) -> None:
         if self._on_status is None:
             return
         try:
@@ -237,6 +258,8 @@ class EngineClient(ABC):
                 self._set_status(EngineState.LOADING, event.stage, event.fraction)
             case Ready():
                 self._set_status(EngineState.READY, progress=1.0, info=event.info)
+            case Degraded():
+                self._set_degraded(event.reason)
             case StepEvent():
                 self._deliver(event.id, event)
             case Failed(id=None):
@@ -256,9 +279,13 @@ class EngineClient(ABC):
             if is_last(event):
                 del self._in_flight[id]
                 self._count(event, request)
+        self._hand(request, event)
+
+    def _hand(self, request: InFlight, event: RequestEvent) -> None:
         try:
             request.on_event(event)
         except Exception:
+            id = request.submit.id
             logger.exception("the event handler of request %s failed; the request is cancelled", id)
             self.cancel(id)
 
@@ -310,10 +337,38 @@ class EngineClient(ABC):
             if self._error is None:
                 self._error = error
         self._set_status(state, str(error))
+        self._fail_all(error)
+
+    def _turn_away(self, error: LuceboxError, still: Callable[[], bool] = lambda: True) -> None:
+        """Until the engine is ready again, every request fails with `error`, those that wait included.
+
+        Unless it is `still` so when nobody else can change it.
+        """
         with self._changed:
-            requests = list(self._in_flight)
-        for id in requests:
-            self._deliver(id, Failed.of(id, error))
+            if not still():
+                return
+            self._refusal = error
+            failed = self._take_all(error)
+        self._set_status(EngineState.AWAY, str(error))
+        self._hand_all(failed)
+
+    def _fail_all(self, error: LuceboxError) -> None:
+        with self._changed:
+            failed = self._take_all(error)
+        self._hand_all(failed)
+
+    def _take_all(self, error: LuceboxError) -> list[tuple[InFlight, Failed]]:
+        """Ends every request; what they are to be told."""
+        failed = [(request, Failed.of(id, error)) for id, request in self._in_flight.items()]
+        self._in_flight.clear()
+        for request, event in failed:
+            self._send(Cancel(request.submit.id))
+            self._count(event, request)
+        return failed
+
+    def _hand_all(self, failed: list[tuple[InFlight, Failed]]) -> None:
+        for request, event in failed:
+            self._hand(request, event)
 
 
 def _with_timings(event: StepEvent, timings: Timings) -> StepEvent:

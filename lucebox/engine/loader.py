@@ -19,6 +19,7 @@ from lucebox.engine.calibration import calibrate
 from lucebox.engine.cost_file import CostFile, machine_key, model_key
 from lucebox.engine.drafting import Drafting
 from lucebox.engine.messages import EngineInfo, ModelInfo
+from lucebox.engine.model_loading import load_model
 from lucebox.engine.planning import device_uses, draft_context, settle
 from lucebox.engine.pool import DrafterPool
 from lucebox.engine.step import RoundHandler, Stepper
@@ -32,6 +33,8 @@ from lucebox.runtime.graphs import ROW_BUCKETS
 from lucebox.runtime.runtime import Runtime
 from lucebox.text.tokenizer import Tokenizer
 from lucebox.text.vocabulary import Vocabulary
+from lucebox.worker.client import WorkerLink, connect
+from lucebox.worker.watchdog import LostHandler
 
 logger = logging.getLogger(__name__)
 
@@ -43,19 +46,31 @@ WORTH_KEEPING_S = 0.5  # of measuring: less is done again at every start
 
 @dataclass(frozen=True, slots=True)
 class LoadedEngine:
-    """What an EngineLoop needs. The stepper owns all device memory."""
+    """What an EngineLoop needs. The stepper owns all device memory, and `workers` those of its devices that
+    are on other machines."""
 
     stepper: Stepper
     admission: Admission
     info: EngineInfo
+    workers: tuple[WorkerLink, ...] = ()
+
+    def close(self) -> None:
+        """Frees all device memory, and lets others have the workers. Idempotent."""
+        self.stepper.close()
+        for worker in self.workers:
+            worker.close()
 
 
 def load(
-    config: EngineConfig, on_progress: LoadProgress, on_round: RoundHandler | None = None
+    config: EngineConfig,
+    on_progress: LoadProgress,
+    on_round: RoundHandler | None = None,
+    on_worker_lost: LostHandler = lambda reason: None,
 ) -> LoadedEngine:
     """Loads what `config` names; `on_progress(stage, fraction)` hears of models, `on_round` of each round.
 
-    Raises the LuceboxError that stops it, with nothing left on any device.
+    `on_worker_lost` is called in a thread of its own when a worker is gone or stands still, in which case
+    nothing here may ever go on. Raises the LuceboxError that stops it, with nothing left on any device.
     """
     started_s = time.monotonic()
     with ExitStack() as undo:
@@ -63,6 +78,9 @@ def load(
             vocabulary = Vocabulary.from_metadata(target_file.metadata, config.target.path)
             check_context(target_file, config.n_ctx)
             shares_vocabulary = check_draft(config, vocabulary)
+        workers = connect(config.workers, on_worker_lost)
+        for worker in workers:
+            undo.callback(worker.close)
         fitted = settle(config, shares_vocabulary=shares_vocabulary)
         config = fitted.config
         target = _load_model(config.target, "target model", config.n_ctx, config.n_parallel, on_progress)
@@ -102,25 +120,14 @@ def load(
         drafting = Drafting(pool, costs, remembers=config.remembers)
         stepper = Stepper(target, drafting, config.n_parallel, note_activity, on_round)
         undo.pop_all()
-        return LoadedEngine(stepper, admission, info)
+        return LoadedEngine(stepper, admission, info, tuple(workers))
 
 
 def _load_model(
     config: ModelConfig, stage: str, n_ctx: int, n_sequences: int, on_progress: LoadProgress
 ) -> Runtime:
-    load_library().abort_report.set_activity(f"loading the {stage}".encode())
-    return Runtime.load(
-        config.path,
-        device=config.device,
-        n_threads=config.n_threads,
-        n_ctx=n_ctx,
-        n_sequences=n_sequences,
-        kv_type=config.kv_type,
-        quantise=config.quantise,
-        n_head_rows=config.n_head_rows,
-        cpu_kernels=config.cpu_kernels,
-        on_progress=partial(on_progress, f"{stage} {Path(config.path).name}"),
-    )
+    shown = f"{stage} {Path(config.path).name}"
+    return load_model(config, stage, n_ctx, n_sequences, partial(on_progress, shown))
 
 
 def _costs(

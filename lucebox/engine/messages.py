@@ -62,7 +62,11 @@ class Shutdown(msgspec.Struct, tag="shutdown", frozen=True, forbid_unknown_field
     """End the engine; running requests end as `cancelled`."""
 
 
-Message = Submit | Cancel | Shutdown
+class Ping(msgspec.Struct, tag="ping", frozen=True, forbid_unknown_fields=True):
+    """Asks for a Pong at once: an engine that sends none hangs, however long its forwards take."""
+
+
+Message = Submit | Cancel | Shutdown | Ping
 
 
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,6 +126,16 @@ class Ready(msgspec.Struct, tag="ready", frozen=True):
     """The engine takes requests from now on. Submits sent before are not lost."""
 
     info: EngineInfo
+
+
+class Degraded(msgspec.Struct, tag="degraded", frozen=True):
+    """The engine works, but not as fast as it was meant to, for `reason`; "" when it does again."""
+
+    reason: str
+
+
+class Pong(msgspec.Struct, tag="pong", frozen=True):
+    """The answer to a Ping."""
 
 
 class StepEvent(msgspec.Struct, tag="step", frozen=True, kw_only=True):
@@ -211,7 +225,7 @@ class Failed(msgspec.Struct, tag="failed", frozen=True, kw_only=True):
 
 
 RequestEvent = StepEvent | Failed
-Event = Loading | Ready | StepEvent | Failed
+Event = Loading | Ready | Degraded | Pong | StepEvent | Failed
 
 
 def is_last(event: RequestEvent) -> bool:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 
-from lucebox.engine.messages import Event, Failed, Loading, StepEvent
+from lucebox.engine.messages import Event, Failed, StepEvent
 
 
 class Outbox:
     """A queue that never blocks its writer and stays small.
 
     Events that the reader has not fetched are merged with later ones of the same request (StepEvent) or kind
-    (Loading), so that it holds at most a few per request. Order is kept within a request. Thread-safe.
+    (Loading, …), so that it holds at most a few per request. Order is kept within a request. Thread-safe.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,5 @@ def _key(event: Event) -> tuple[str, str | None]:
             return ("step", event.id)
         case Failed():
             return ("failed", event.id)
-        case Loading():
-            return ("loading", None)
         case _:
-            return ("ready", None)
+            return (type(event).__name__, None)

@@ -4,27 +4,59 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
+from dataclasses import dataclass
 
 from lucebox.config import EngineConfig
-from lucebox.engine.child_process import ChildProcess
 from lucebox.engine.client import EngineClient, EngineState, StatusHandler
-from lucebox.engine.messages import Failed, Loading, Message, Ready, RequestEvent, Shutdown, is_last
-from lucebox.errors import EngineError, LuceboxError
+from lucebox.engine.engine_process import EngineProcess
+from lucebox.engine.messages import (
+    Event,
+    Failed,
+    Loading,
+    Message,
+    Ping,
+    Ready,
+    RequestEvent,
+    Shutdown,
+    is_last,
+)
+from lucebox.errors import EngineError, LuceboxError, WorkerError
 
 logger = logging.getLogger(__name__)
 
 MAX_DEATHS_IN_A_ROW = 5
 FIRST_BACKOFF_S = 0.1
 MAX_BACKOFF_S = 5.0
+LONG_BACKOFF_S = 30.0  # once MAX_DEATHS_IN_A_ROW are reached
 EXIT_TIMEOUT_S = 2.0
+PING_S = 1.0  # of silence, until the process is asked whether it lives
+HANG_S = 6.0  # of silence, pings or not, until it is ended
+FIRST_WORD_S = 60.0  # until which Python itself starts, from a cold disk at worst
+WORKER_WAIT_S = 8.0  # from an engine's last event: what requests wait for a lost worker
+MIN_WORKER_WAIT_S = 3.0  # from the loss, however long the last event is ago
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """How a process ended. `error` is what loading met; `was_ready` before it ended."""
+
+    reason: str
+    error: LuceboxError | None
+    was_ready: bool
+    is_lost_worker: bool
 
 
 class ProcessClient(EngineClient):
     """Supervises one engine process from a thread of this one.
 
-    A process that dies is replaced, and what was running goes on from the tokens already sent. A request
-    fails when two processes died on it without another token. The engine fails after MAX_DEATHS_IN_A_ROW
-    deaths between which no request ended, or when its first start fails, as the next one would too.
+    A process that dies, or does not even answer pings, is replaced, and what was running goes on from the
+    tokens already sent. A request fails when two processes died on it without another token. After
+    MAX_DEATHS_IN_A_ROW deaths between which no request ended, requests are refused, and another process is
+    tried every LONG_BACKOFF_S. The engine fails for good when its first start does, as the next one would.
+
+    A process that died for a worker is no reproach to anybody: others are started until one finds the worker
+    again, and requests wait for it, up to WORKER_WAIT_S, before they are refused.
     """
 
     def __init__(
@@ -33,11 +65,10 @@ class ProcessClient(EngineClient):
         super().__init__(on_status)
         self._config = config
         self._log_level = log_level
-        self._child: ChildProcess | None = None
+        self._child: EngineProcess | None = None
         self._closing = threading.Event()
         self._n_deaths = 0
-        self._was_ready = False
-        self._load_error: LuceboxError | None = None
+        self._n_searches = 0  # for a worker that is away
         self._supervisor = threading.Thread(target=self._supervise, name="lucebox-engine", daemon=True)
 
     @property
@@ -70,59 +101,107 @@ class ProcessClient(EngineClient):
     def _supervise(self) -> None:
         try:
             while not self._closing.is_set():
-                reason = self._run_child()
-                if self._closing.is_set() or not self._survives(reason):
+                death = self._run_child()
+                if self._closing.is_set() or not self._survives(death):
                     return
         except Exception as error:
             logger.exception("the engine's supervisor failed")
             self._give_up(EngineError(f"the engine cannot be supervised: {error}"))
 
-    def _run_child(self) -> str:
+    def _run_child(self) -> Death:
         """Runs one process to its end, and says how it ended."""
-        self._load_error, self._was_ready = None, False
-        child = ChildProcess(self._config, self._log_level)
+        load_error, was_ready, why_killed = None, False, ""
+        self._set_degraded("")
+        child = EngineProcess(self._config, self._log_level)
         with self._changed:
             self._child = child
             self._resubmit()
             if self._closing.is_set():
                 child.send(Shutdown())
         try:
-            while (event := child.receive()) is not None:
+            while (event := self._next(child)) is not None:
                 match event:
                     case Failed(id=None):
-                        self._load_error = event.error()
+                        load_error = event.error()
                     case Ready():
-                        self._was_ready = True
-                        self._dispatch(event)
+                        was_ready = True
+                        self._note_ready(event)
                     case Loading() if self._info is not None:
                         detail = f"loading again: {event.stage}"
-                        self._set_status(EngineState.RESTARTING, detail, event.fraction)
+                        self._set_status(self._restarting(), detail, event.fraction)
                     case _:
                         self._dispatch(event)
         except EngineError as error:
-            logger.error("the engine process sent garbage: %s", error)
+            logger.error("%s", error)
+            why_killed = error.message
             child.kill()
         finally:
             with self._changed:
                 self._child = None
             ending = child.reap(EXIT_TIMEOUT_S)
-        return str(self._load_error) if self._load_error else ending
+        is_lost_worker = ending.is_lost_worker or isinstance(load_error, WorkerError)
+        reason = why_killed or str(load_error or ending)
+        return Death(reason, load_error, was_ready, is_lost_worker)
 
-    def _survives(self, reason: str) -> bool:
+    def _next(self, child: EngineProcess) -> Event | None:
+        """The next event; None when the process has ended.
+
+        Raises EngineError for garbage, and when it hangs: it answers pings while it computes, however long.
+        """
+        silent_since_s = time.monotonic()
+        limit_s = HANG_S if child.has_spoken else FIRST_WORD_S
+        while True:
+            try:
+                return child.receive(PING_S)
+            except TimeoutError:
+                silent_s = time.monotonic() - silent_since_s
+                if silent_s > limit_s:
+                    raise EngineError(f"the engine process did not answer for {silent_s:.0f} s") from None
+                child.send(Ping())
+
+    def _note_ready(self, ready: Ready) -> None:
+        with self._changed:
+            self._n_searches = 0
+            self._dispatch(ready)
+
+    def _restarting(self) -> EngineState:
+        return EngineState.RESTARTING if self._refusal is None else EngineState.AWAY
+
+    def _survives(self, death: Death) -> bool:
         """After a death: fails what has to be, waits a little, and says whether to start another process."""
-        error = self._load_error or EngineError(reason, remedy="see the log of the engine")
-        if self._info is None and self._load_error is not None:
+        error = death.error or EngineError(death.reason, remedy="see the log of the engine")
+        if self._info is None and death.error is not None:
             self._give_up(error)
             return False
-        n_failed = self._lost(reason) if self._was_ready else 0
+        if self._info is not None and death.is_lost_worker:
+            return self._await_worker(death)
+        n_failed = self._lost(death.reason) if death.was_ready else 0
         self._n_deaths = 0 if n_failed else self._n_deaths + 1
-        if self._n_deaths >= MAX_DEATHS_IN_A_ROW:
-            self._give_up(error)
-            return False
         backoff_s = min(FIRST_BACKOFF_S * 2**self._n_deaths, MAX_BACKOFF_S)
-        logger.error("%s; starting it again in %.1f s", reason, backoff_s)
-        self._set_status(EngineState.RESTARTING, reason, n_deaths=1)
+        if self._n_deaths >= MAX_DEATHS_IN_A_ROW:
+            if self._info is None:
+                self._give_up(error)
+                return False
+            backoff_s = LONG_BACKOFF_S
+            self._turn_away(error)
+        logger.error("%s; starting it again in %.1f s", death.reason, backoff_s)
+        self._set_status(self._restarting(), death.reason, n_deaths=1)
         return not self._closing.wait(backoff_s)
+
+    def _await_worker(self, death: Death) -> bool:
+        """Waits before the next search for a worker that is away; no limit to how often."""
+        with self._changed:
+            is_first, self._n_searches = self._n_searches == 0, self._n_searches + 1
+            silent_s = time.monotonic() - self._heard_s if self._in_flight else 0.0
+        if is_first:
+            logger.error("%s; the engine starts again when the worker is back", death.reason)
+            wait_s = max(MIN_WORKER_WAIT_S, WORKER_WAIT_S - silent_s)
+            refusal = WorkerError(death.reason, remedy="try again when the worker is back")
+            timer = threading.Timer(wait_s, self._turn_away, (refusal, lambda: self._n_searches > 0))
+            timer.daemon = True
+            timer.start()
+        self._set_status(self._restarting(), death.reason, n_deaths=int(death.was_ready))
+        return not self._closing.wait(min(FIRST_BACKOFF_S * 2**self._n_searches, MAX_BACKOFF_S))
 
     def _deliver(self, id: str, event: RequestEvent) -> None:
         if is_last(event) and not isinstance(event, Failed):

@@ -16,6 +16,7 @@ class Health(msgspec.Struct, frozen=True):
     """`progress` runs from 0 to 1 while loading `detail`; else `detail` says why the engine is not ready.
 
     `quiet_s`: how long the engine has been silent with requests in flight; a hung device shows here.
+    `degraded`: why it answers slower than it was meant to, as without a draft model that was lost; else "".
     """
 
     status: EngineState
@@ -24,6 +25,7 @@ class Health(msgspec.Struct, frozen=True):
     n_in_flight: int
     n_restarts: int
     quiet_s: float
+    degraded: str
 
 
 async def health(request: Request) -> Response:
@@ -36,6 +38,7 @@ async def health(request: Request) -> Response:
         status.n_in_flight,
         status.n_restarts,
         round(status.quiet_s, 1),
+        without_folders(status.degraded),
     )
     is_ready = status.state is EngineState.READY
     headers = {"Cache-Control": "no-store"}

@@ -24,7 +24,7 @@ from lucebox.server.logprobs import TokenNames
 
 logger = logging.getLogger(__name__)
 
-RESTART_WAIT_S = 20.0
+RESTART_WAIT_S = 8.0
 
 
 class TextModel(Protocol):
@@ -209,6 +209,8 @@ def _why(status: EngineStatus) -> str:
             return f"The model is loading ({status.detail}, {status.progress:.0%})"
         case EngineState.RESTARTING:
             return f"The engine is restarting: {status.detail}"
+        case EngineState.AWAY:
+            return f"The engine is away, and tried again from time to time: {status.detail}"
         case EngineState.FAILED:
             return f"The engine failed: {status.detail}"
         case _:

@@ -16,8 +16,8 @@ import pytest
 from lucebox.config import EngineConfig
 from lucebox.core import Origin
 from lucebox.engine import process_client
-from lucebox.engine.child_process import ChildProcess
 from lucebox.engine.client import EngineStatus
+from lucebox.engine.engine_process import EngineProcess
 from lucebox.engine.messages import Cancel, Failed, Loading, Ready, StepEvent, Submit
 from lucebox.engine.process_client import ProcessClient
 from lucebox.errors import ConfigError, EngineError, ModelFileError, RequestError, VocabularyMismatchError
@@ -121,16 +121,52 @@ def test_a_request_that_kills_two_engines_fails_and_the_next_is_answered(tmp_pat
         assert len(waiting.all().tokens) == 10
 
 
-def test_the_engine_is_given_up_when_it_never_lives(
+def test_an_engine_that_never_lives_is_away_until_it_does(
     client: ProcessClient, config: EngineConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process_client, "FIRST_BACKOFF_S", 0.001)
-    Path(config.target.path).unlink()
+    monkeypatch.setattr(process_client, "LONG_BACKOFF_S", 0.3)
+    before = Asked(client, "before", PROMPT, SHORT).all()
+    path = Path(config.target.path)
+    path.rename(path.with_suffix(".hidden"))
+    waiting = Asked(client, "waiting", PROMPT, LONG)
     kill(client)
-    assert eventually(lambda: client.status().state == "failed")
+    assert eventually(lambda: client.status().state == "away")
+    assert isinstance(waiting.all().failure.error(), ModelFileError)
     with pytest.raises(ModelFileError, match=r"target\.gguf"):
         Asked(client, "a", PROMPT, SHORT)
-    assert client.pid is None
+    path.with_suffix(".hidden").rename(path)
+    assert eventually(lambda: client.status().state == "ready")
+    assert Asked(client, "b", PROMPT, SHORT).all().tokens == before.tokens
+
+
+def test_an_engine_that_stands_still_is_replaced(
+    client: ProcessClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped, it answers no ping; while a long prompt is computed, it does."""
+    monkeypatch.setattr(process_client, "PING_S", 0.1)
+    monkeypatch.setattr(process_client, "HANG_S", 1.0)
+    whole = Asked(client, "whole", PROMPT, LONG).all()
+    asked = Asked(client, "a", PROMPT, LONG).until(20)
+    pid = client.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    assert asked.all().tokens == whole.tokens
+    assert client.pid != pid
+    assert not is_alive(pid)
+    assert client.status().n_restarts == 1
+
+
+def test_a_long_prompt_is_no_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_client, "PING_S", 0.05)
+    config = tiny_config(tmp_path, n_ctx=N_CTX, metadata={"llama.context_length": N_CTX}, **WIDE)
+    with ProcessClient(config, log_level="warning") as client:
+        client.wait_ready(TIMEOUT_S)
+        monkeypatch.setattr(process_client, "HANG_S", 0.2)
+        asked = Asked(client, "long", [1] * 4000, SHORT)
+        assert eventually(lambda: client.status().quiet_s > 0.5)
+        assert len(asked.all().tokens) == 10
+        assert client.status().n_restarts == 0
 
 
 def test_cancel_frees_the_engine(client: ProcessClient) -> None:
@@ -258,7 +294,7 @@ library.abort_report.set_activity(b"target forward, 8 rows")
 library.ggml_backend_dev_get(99)
 """
 
-    def command(config: EngineConfig, log_level: str, socket_fd: int, abort_fd: int) -> list[str]:
+    def command(module: str, config: EngineConfig, level: str, socket_fd: int, abort_fd: int) -> list[str]:
         return [sys.executable, "-c", code, str(abort_fd)]
 
     monkeypatch.setattr("lucebox.engine.child_process._command", command)
@@ -272,32 +308,32 @@ library.ggml_backend_dev_get(99)
 
 def test_the_end_of_the_connection_ends_the_engine_by_itself(config: EngineConfig) -> None:
     """Without Linux's help: the socket closes while the parent lives on."""
-    child = ChildProcess(config, "warning")
+    child = EngineProcess(config, "warning")
     while not isinstance(child.receive(), Ready):
         pass
     child.send(Submit(id="a", prompt=PROMPT, params=LONG, seed=1))
     assert isinstance(child.receive(), StepEvent)
     started_s = time.monotonic()
-    ending = child.reap(timeout_s=30)
+    ending = str(child.reap(timeout_s=30))
     assert time.monotonic() - started_s < 1.0
     assert ending == "the engine process exited with status 4"
 
 
 def test_the_end_of_the_connection_ends_a_forward(tmp_path: Path) -> None:
     config = tiny_config(tmp_path, n_ctx=512, **WIDE)
-    child = ChildProcess(config, "warning")
+    child = EngineProcess(config, "warning")
     while not isinstance(child.receive(), Ready):
         pass
     child.send(Submit(id="a", prompt=[1] * 500, params=SHORT, seed=1))
     time.sleep(0.1)
     assert is_alive(child.pid)
     started_s = time.monotonic()
-    assert child.reap(timeout_s=30) == "the engine process exited with status 4"
+    assert str(child.reap(timeout_s=30)) == "the engine process exited with status 4"
     assert time.monotonic() - started_s < 1.0
 
 
 def test_malformed_messages_harm_nobody(config: EngineConfig) -> None:
-    child = ChildProcess(config, "error")
+    child = EngineProcess(config, "error")
     try:
         for garbage in ({"type": "nonsense"}, [1, 2], "text", {"type": "submit", "id": "x"}):
             child.send(garbage)  # type: ignore[arg-type]
@@ -317,7 +353,7 @@ def test_malformed_messages_harm_nobody(config: EngineConfig) -> None:
 
 
 def test_a_reader_that_sleeps_stalls_no_engine(config: EngineConfig) -> None:
-    child = ChildProcess(config, "error")
+    child = EngineProcess(config, "error")
     try:
         while not isinstance(child.receive(), Ready):
             pass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from lucebox.engine.messages import Loading
+from lucebox.engine.messages import Degraded, Loading
 from lucebox.errors import EngineError
 from tests.support.scripted_engine import says
 from tests.support.serving import CHAT, HELLO, serving
@@ -23,18 +23,36 @@ def test_health_follows_the_engine() -> None:
                 "n_in_flight": 0,
                 "n_restarts": 0,
                 "quiet_s": 0.0,
+                "degraded": "",
             }
             server.engine.become_ready()
             while (ready := await server.http.get("/health")).json()["detail"] == "tokenizer":
                 await asyncio.sleep(0)
             assert ready.status_code == 200
             assert ready.json()["status"] == "ready"
+            server.engine._dispatch(Degraded("the draft model /x/y.gguf was lost"))
+            degraded = await server.http.get("/health")
+            assert degraded.status_code == 200
+            assert degraded.json()["degraded"] == "the draft model y.gguf was lost"
+            server.engine._dispatch(Degraded(""))
+            assert (await server.http.get("/health")).json()["degraded"] == ""
             server.engine.restart("/x/ggml.c:1: killed")
             restarting = await server.http.get("/health")
             assert restarting.status_code == 503
             assert restarting.headers["retry-after"]
             assert restarting.json()["detail"] == "ggml.c:1: killed"
             assert restarting.json()["n_restarts"] == 1
+            server.engine._turn_away(EngineError("the worker is gone"))
+            away = await server.http.get("/health")
+            assert away.status_code == 503
+            assert away.json()["status"] == "away"
+            refused = await server.post(CHAT, {"messages": HELLO})
+            assert refused.status_code == 503
+            assert refused.headers["retry-after"]
+            assert refused.json()["error"]["code"] == "engine_away"
+            assert "the worker is gone" in refused.json()["error"]["message"]
+            server.engine.become_ready()
+            assert (await server.http.get("/health")).status_code == 200
             server.engine.fail(EngineError("gone"))
             failed = await server.http.get("/health")
             assert failed.status_code == 503
