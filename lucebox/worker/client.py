@@ -62,6 +62,7 @@ class WorkerLink:
 
     def __init__(self, address: WorkerAddress, on_lost: LostHandler, first_number: int) -> None:
         self.address = address
+        self.first_number = first_number
         self._requests = _Requests(address)
         self._answers: dict[bytes, bool] = {}
         self._watchdog: Watchdog | None = None
