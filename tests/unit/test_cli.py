@@ -253,15 +253,63 @@ def test_pull_prints_the_path(
     assert "fetching smollm2-135m" in err
 
 
+def list_of_devices(*, worker: str | None = None) -> list[SimpleNamespace]:
+    def device(number: int, name: str, kind: str, description: str, gib: int, **more: Any) -> SimpleNamespace:
+        values = {"backend": name.rstrip("0"), "worker": None, "holds_models": gib > 0, **more}
+        memory = {"free_bytes": (gib - 1) * 2**30 if gib else 0, "total_bytes": gib * 2**30}
+        return SimpleNamespace(
+            number=number, name=name, kind=kind, description=description, **memory, **values
+        )
+
+    return [
+        device(0, "CUDA0", "gpu", "NVIDIA H200", 140),
+        device(1, "Vulkan0", "integrated gpu", "AMD Radeon 780M (RADV PHOENIX)", 16, worker=worker),
+        device(2, "BLAS", "accelerator", "OpenBLAS", 0),
+    ]
+
+
 def test_devices_is_a_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    device = SimpleNamespace(
-        number=0, name="CUDA0", description="A GPU", free_bytes=3 * 2**30, total_bytes=4 * 2**30
-    )
-    monkeypatch.setattr("lucebox.ggml.devices.list_devices", lambda: [device])
+    monkeypatch.setattr("lucebox.ggml.devices.list_devices", list_of_devices)
     assert main(["devices"]) == 0
-    header, row = capsys.readouterr().out.splitlines()
-    assert header.split() == ["number", "name", "description", "memory", "free", "memory"]
-    assert row.split() == ["0", "CUDA0", "A", "GPU", "3,072", "MiB", "4,096", "MiB"]
+    header, first, second, third = capsys.readouterr().out.splitlines()
+    assert header.split() == ["number", "name", "kind", "backend", "description", "free", "memory"]
+    values = ["NVIDIA", "H200", "139.0", "GiB", "140.0", "GiB"]
+    assert first.split() == ["0", "CUDA0", "gpu", "CUDA", *values]
+    assert second.split()[:4] == ["1", "Vulkan0", "integrated", "gpu"]
+    assert third.split() == ["2", "BLAS", "accelerator", "BLAS", "OpenBLAS"]
+
+
+def test_devices_of_workers_and_their_speeds_fit_the_page(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[tuple[str, ...]] = []
+    devices = list_of_devices(worker="workshop.example.net:50052")
+
+    def connect(workers: tuple[str, ...], on_lost: object) -> list[SimpleNamespace]:
+        asked.append(workers)
+        return [SimpleNamespace(close=lambda: asked.append(()))]
+
+    def measure(device: SimpleNamespace, n_threads: int, folder: Path) -> float:
+        return 4012.34 if device.name == "CUDA0" else 0.48
+
+    monkeypatch.setattr("lucebox.ggml.devices.list_devices", lambda: devices)
+    monkeypatch.setattr("lucebox.worker.client.connect", connect)
+    monkeypatch.setattr("lucebox.ggml.bandwidth.measure_and_keep", measure)
+    assert main(["devices", "--measure", "--workers", "workshop.example.net:50052"]) == 0
+    out = capsys.readouterr().out
+    assert asked == [("workshop.example.net:50052",), ()]
+    assert max(len(line.rstrip()) for line in out.splitlines()) <= 100
+    assert "4,012.3" in out
+    assert "0.5" in out
+    assert "workshop.example.net:50052" in out
+
+
+def test_devices_finds_workers_in_the_environment(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LUCEBOX_WORKERS", "nonsense")
+    assert main(["devices"]) == 2
+    assert "must name them as host:port, not 'nonsense'" in capsys.readouterr().err
 
 
 def test_help_is_quick_to_load() -> None:
