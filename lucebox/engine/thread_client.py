@@ -76,7 +76,7 @@ class ThreadClient(EngineClient):
             self._outbox.put(Ready(loaded.info))
             EngineLoop(loaded.stepper, loaded.admission, self._inbox, self._outbox.put).run()
         finally:
-            loaded.stepper.close()
+            loaded.close()
 
     def _report_loading(self, stage: str, fraction: float) -> None:
         self._outbox.put(Loading(stage, fraction))
