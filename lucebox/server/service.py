@@ -170,13 +170,17 @@ class Service:
 
     def fingerprint(self) -> str:
         """Changes whenever the same seed may give another answer."""
-        engine = self.config.engine
+        engine, info = self.config.engine, self.info()
         models = [
-            msgspec.structs.replace(model, path=Path(model.path).name)
+            msgspec.structs.replace(model, path=Path(model.path).name, cores=())
             for model in (engine.target, engine.draft)
             if model is not None
         ]
+        loaded = () if info is None else (info.target, info.draft)
+        devices = [model.device for model in loaded if model is not None]  # what `auto` came to
+        changes = () if info is None else info.changes
         parts = [engine.acceptance, engine.drafters, engine.draft_length, models]
+        parts += [engine.workers, devices, changes]
         return "fp_" + hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:10]
 
     async def _load(self) -> None:

@@ -46,6 +46,9 @@ def test_whole_answer() -> None:
         "draft_n_accepted": 6,
         "draft_ms": 20.0,
         "verify_ms": 60.0,
+        "n_overlapped": 0,
+        "n_foreseen": 0,
+        "hidden_ms": 0.0,
         "acceptance_rate": 0.6667,
         "mean_acceptance_length": 3.0,
         "accepted_per_position": [3, 2, 1],
@@ -253,8 +256,23 @@ def test_the_fingerprint_changes_with_what_may_change_an_answer() -> None:
         msgspec.structs.replace(base, target=requantised),
         msgspec.structs.replace(base, drafters=("suffix",)),
         msgspec.structs.replace(base, acceptance="token"),
+        msgspec.structs.replace(base, workers=("far:50052",)),
+        msgspec.structs.replace(base, target=msgspec.structs.replace(base.target, split=(3.0, 1.0))),
         msgspec.structs.replace(base, target=elsewhere),
     ]
     prints = [ask(HI, CHAT, {"messages": HELLO}, engine=e).json()["system_fingerprint"] for e in engines]
     assert prints[-1] == prints[0]  # the same file in another place
     assert len(set(prints)) == len(prints) - 1
+
+
+def test_the_fingerprint_does_not_change_with_what_changes_no_answer() -> None:
+    base = server_config().engine
+    pinned = msgspec.structs.replace(base.target, cores=(0, 1))
+    engines = [
+        base,
+        msgspec.structs.replace(base, target=pinned),
+        msgspec.structs.replace(base, overlap="off"),
+        msgspec.structs.replace(base, n_parallel=base.n_parallel + 1),
+    ]
+    prints = {ask(HI, CHAT, {"messages": HELLO}, engine=e).json()["system_fingerprint"] for e in engines}
+    assert len(prints) == 1
