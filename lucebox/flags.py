@@ -10,7 +10,7 @@ import argparse
 import difflib
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol, TypeVar, get_type_hints
 
@@ -233,9 +233,14 @@ class ArgumentParser(argparse.ArgumentParser):
         return f"did you mean {close[0]}?" if close else f"see {self.prog} --help"
 
 
-def add_arguments(parser: argparse.ArgumentParser, options: type[msgspec.Struct]) -> None:
-    """A flag per setting. An absent flag leaves no attribute, so the environment can speak next."""
+def add_arguments(
+    parser: argparse.ArgumentParser, options: type[msgspec.Struct], only: Container[str] | None = None
+) -> None:
+    """A flag per setting, or per field of `only`. An absent flag leaves no attribute, so the environment can
+    speak next."""
     for setting in settings(options):
+        if only is not None and setting.field not in only:
+            continue
         flag = setting.flag
         metavar = "{" + ",".join(flag.kind.words) + "}" if isinstance(flag.kind, Choice) else flag.metavar
         alone: dict[str, Any] = {}

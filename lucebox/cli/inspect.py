@@ -1,23 +1,48 @@
-"""`lucebox inspect`: what a model file holds, from its header alone."""
+"""`lucebox inspect`: what a model file holds and what memory it would take, from its header alone."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lucebox import flags
+from lucebox.config import EngineOptions, engine_options
+from lucebox.errors import LuceboxError
 from lucebox.terminal import printable
 
 if TYPE_CHECKING:
     from lucebox.gguf import GgufFile
     from lucebox.gguf.describe import Description
 
-HELP = "show what a model file holds, without loading it"
+HELP = "show what a model file holds and what memory it would take, without loading it"
+
+# Settings of the engine that change what its models take.
+PLANNED = frozenset(
+    {
+        "draft_model",
+        "target_device",
+        "target_split",
+        "target_cpu_layers",
+        "cpu_moe",
+        "draft_device",
+        "workers",
+        "draft_quant",
+        "draft_vocab",
+        "fit",
+        "ctx_size",
+        "parallel",
+        "kv_type",
+        "cpu_kernels",
+    }
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="a path, or a name as for --target-model")
     parser.add_argument("--tensors", action="store_true", help="list every tensor, too")
+    flags.add_arguments(parser, EngineOptions, PLANNED)
 
 
 def run(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
@@ -32,7 +57,37 @@ def run(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
         _show(list(_facts(describe(file))))
         if arguments.tensors:
             _show_tensors(file)
+    try:
+        _plan(path, arguments, environ)
+    except LuceboxError as error:
+        if any(field in arguments for field in PLANNED):
+            raise
+        print(f"\nno plan: {printable(str(error))}")
     return 0
+
+
+def _plan(path: Path, arguments: argparse.Namespace, environ: Mapping[str, str]) -> None:
+    """Shows the plan of the engine that the flags describe. Raises OutOfMemoryError behind the plan where it
+    does not fit."""
+    from lucebox.cli.plan_table import show_plan
+    from lucebox.engine.planning import EnginePlanner
+    from lucebox.engine.vocabulary_check import check_models
+    from lucebox.progress import Bars
+    from lucebox.resolve import resolve_engine
+    from lucebox.runtime.fit import fit
+
+    arguments.target_model = str(path)
+    options = engine_options(arguments, environ)
+    with Bars() as bars:
+        config = resolve_engine(options, on_progress=bars.on_download)
+    with EnginePlanner(config, shares_vocabulary=check_models(config)) as planner:
+        if not config.fit:
+            show_plan(planner.plan(config))
+        fitted = fit(config, planner.plan)
+        if config.fit:
+            show_plan(fitted.plan)
+        if fitted.changes:
+            print(f"so that it fits: {' '.join(fitted.changes)}")
 
 
 def _facts(it: Description) -> Iterator[tuple[str, object]]:

@@ -9,6 +9,15 @@ from lucebox.gguf import read
 from lucebox.text.vocabulary import Vocabulary
 
 
+def check_models(config: EngineConfig) -> bool:
+    """As check_draft, of files that are not open."""
+    if config.draft is None:
+        return True
+    with read(config.target.path) as file:
+        vocabulary = Vocabulary.from_metadata(file.metadata, config.target.path)
+    return check_draft(config, vocabulary)
+
+
 def check_draft(config: EngineConfig, vocabulary: Vocabulary) -> bool:
     """Whether the draft model has the target's vocabulary. Refuses one that means other text by the same ids
     before anything is loaded, unless drafters were named that translate."""

@@ -53,15 +53,21 @@ def _first_fitting(ways: Iterator[EngineConfig], plan: Plan) -> EngineConfig | N
 
 
 def _is_possible(config: EngineConfig, plan: Plan) -> bool:
+    planned = _planned(config, plan)
+    return planned is not None and _fits(planned)
+
+
+def _planned(config: EngineConfig, plan: Plan) -> JointPlan | None:
+    """None where a change contradicts the model or what was asked for, as layers may do with shares."""
     try:
-        return _fits(plan(config))
-    except ConfigError:  # a change may contradict what was asked for, as layers do with shares
-        return False
+        return plan(config)
+    except ConfigError:
+        return None
 
 
 def _ways(config: EngineConfig, plan: Plan) -> Iterator[EngineConfig]:
     """What may be tried instead of `config`, what changes least first."""
-    smaller_kv = list(_with_smaller_kv(config))
+    smaller_kv = [way for way in _with_smaller_kv(config) if _planned(way, plan) is not None]
     smallest_kv = smaller_kv[-1] if smaller_kv else config
     shorter = list(_with_shorter_context(smallest_kv))
     yield from smaller_kv
@@ -109,11 +115,10 @@ def _moved(config: EngineConfig, n_cpu_layers: int) -> EngineConfig:
 
 
 def _relieves(config: EngineConfig, plan: Plan) -> bool:
-    try:
-        planned = plan(config)
-    except ConfigError:
-        return False
-    return all(planned.fits(device) for device in planned.devices() if device.kind is not DeviceKind.CPU)
+    planned = _planned(config, plan)
+    return planned is not None and all(
+        planned.fits(device) for device in planned.devices() if device.kind is not DeviceKind.CPU
+    )
 
 
 def _flags(before: EngineConfig, after: EngineConfig) -> tuple[str, ...]:

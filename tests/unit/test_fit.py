@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from lucebox.config import EngineConfig, ModelConfig
-from lucebox.errors import OutOfMemoryError
+from lucebox.errors import ConfigError, OutOfMemoryError
 from lucebox.ggml.devices import Device, DeviceKind
 from lucebox.runtime.fit import fit
 from lucebox.runtime.plan import DevicePlan, JointPlan, ModelPlan
@@ -99,6 +99,15 @@ def test_then_a_smaller_context() -> None:
 
 def test_q4_0_stays_and_the_context_is_halved_at_once() -> None:
     assert fit(engine(model(kv_type="q4_0"), fit=True), planner(1034)).changes == ("--ctx-size 4096",)
+
+
+def test_a_kv_type_that_the_model_cannot_have_is_passed_over() -> None:
+    def plan(config: EngineConfig) -> JointPlan:
+        if config.target.kv_type == "q8_0":
+            raise ConfigError("no whole blocks")
+        return planner(1053)(config)
+
+    assert fit(engine(model(), fit=True), plan).changes == ("--ctx-size 2048",)
 
 
 def test_then_fewer_layers_on_the_device_and_nothing_else() -> None:
