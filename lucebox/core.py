@@ -139,7 +139,8 @@ class RoundResult:
     whole batch's drafts and forward, `n_rows` the rows of this sequence in that forward, `n_batch_rows` all
     its rows, `n_kv` the tokens the sequence had before, and `n_caught_up` those that the drafter had to
     compute before its first guess, beyond the last one. `n_judged` laws of the draft were shown to the
-    controller, one for each forward of a draft model; `n_draft_sequences` were drafted for together.
+    controller, one for each forward of a draft model, `n_hidden` of which ran while the target computed the
+    round before; `n_draft_sequences` were drafted for together.
     `tokens` are what the round emitted.
     """
 
@@ -157,3 +158,4 @@ class RoundResult:
     n_judged: int = 0
     n_draft_sequences: int = 1
     tokens: Sequence[int] = ()
+    n_hidden: int = 0

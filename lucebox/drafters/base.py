@@ -39,6 +39,20 @@ class DrafterContext:
 
 
 @dataclass(slots=True)
+class Ahead:
+    """The beginning of a draft that was made before it was asked for.
+
+    `tokens` with the law `q` that each was drawn from, and the laws that `keep_drafting` is to be asked of,
+    in order. `n_used` is set by the drafter: of so many laws it spared itself the forward.
+    """
+
+    tokens: list[int] = field(default_factory=list)
+    q: list[Distribution | None] = field(default_factory=list)
+    laws: list[Distribution] = field(default_factory=list)
+    n_used: int = 0
+
+
+@dataclass(slots=True)
 class DraftRequest:
     """What one sequence asks of a drafter for one round.
 
@@ -51,7 +65,8 @@ class DraftRequest:
     `needs_q`, laws of the draft are not looked at, and may be None. `prediction` is text that the caller
     expects in the answer, as tokens. The last `n_before` tokens of `prefix` are not committed: drafters in
     front guessed them in this round, so depths and random offsets go on behind them, and samplers see them
-    as `extra`.
+    as `extra`. `ahead` is the beginning of the very draft that is asked for, known already, for a drafter
+    that `can_run_ahead` to go on from.
     """
 
     sequence: int
@@ -67,6 +82,7 @@ class DraftRequest:
     prediction: Sequence[int] = ()
     n_before: int = 0
     judges_laws: bool = True
+    ahead: Ahead | None = None
 
     @property
     def before(self) -> Sequence[int]:
@@ -109,6 +125,7 @@ class Drafter(ABC):
 
     needs_model: ClassVar[bool] = False
     any_vocabulary: ClassVar[bool] = False  # of the draft model; others need that of the target
+    can_run_ahead: ClassVar[bool] = False  # by prefix and `ahead` alone, in target ids, from another thread
     operator_options: ClassVar[frozenset[str]] = frozenset()  # that no request may choose: they take memory
 
     def __init__(self, context: DrafterContext) -> None:

@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 
 from lucebox.core import Distribution, Draft, DrawMode, Float32Array
-from lucebox.drafters.base import Drafter, DrafterContext, DraftRequest
+from lucebox.drafters.base import Ahead, Drafter, DrafterContext, DraftRequest
 from lucebox.drafters.drawing import GrowingDraft, branches, draw
 from lucebox.errors import LogitsError
 from lucebox.runtime.rows import Rows, Want
@@ -48,6 +48,7 @@ class ModelDrafter(Drafter):
     """
 
     needs_model = True
+    can_run_ahead = True
 
     def __init__(self, context: DrafterContext) -> None:
         super().__init__(context)
@@ -57,7 +58,7 @@ class ModelDrafter(Drafter):
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[Draft]:
         drafting = [self._begin(request) for request in requests]
-        active = [d for d in drafting if self._has_room(d)]
+        active = [d for d in drafting if d.pending and self._has_room(d)]
         self._draft_trees([d for d in active if d.tree is not None])
         active = [d for d in active if d.tree is None]
         while active:
@@ -107,15 +108,45 @@ class ModelDrafter(Drafter):
         """Rolls the cache back to what it shares with the prefix, whose last token is always fed."""
         cached = self._cached.setdefault(request.sequence, [])
         inputs = self._inputs(request)
-        n_shared = min(common_prefix_length(cached, inputs), len(inputs) - 1)
-        if n_shared < len(cached):
-            self.runtime.cache.truncate(request.sequence, n_shared)
-            del cached[n_shared:]
+        if request.ahead is not None and not request.n_before and not branches(request):
+            return self._resume(request, request.ahead, cached, inputs)
+        n_shared = self._roll_back(request.sequence, cached, inputs)
         tree = None
         if branches(request):
             n_max = min(request.n_max, self.runtime.n_batch, self.runtime.n_ctx - len(inputs))
             tree = GrowingDraft(request, n_max)
         return PendingDraft(request, cached, list(inputs[n_shared:]), tree=tree)
+
+    def _roll_back(self, sequence: int, cached: list[int], inputs: Sequence[int]) -> int:
+        """Drops what is cached beyond the tokens that it shares with `inputs`, and returns how many these
+        are; the last input is none of them."""
+        n_shared = min(common_prefix_length(cached, inputs), len(inputs) - 1)
+        if n_shared < len(cached):
+            self.runtime.cache.truncate(sequence, n_shared)
+            del cached[n_shared:]
+        return n_shared
+
+    def _resume(
+        self, request: DraftRequest, ahead: Ahead, cached: list[int], inputs: Sequence[int]
+    ) -> PendingDraft:
+        """Takes from `ahead` what would be drafted again, and goes on behind it."""
+        d = PendingDraft(request, cached, [])
+        is_over = False
+        for token, q, law in zip(ahead.tokens, ahead.q, ahead.laws, strict=True):
+            if len(d.tokens) >= request.n_max:
+                break
+            ahead.n_used += 1
+            if is_over := not request.keep_drafting(law, len(d.tokens)):
+                break
+            d.tokens.append(token)
+            d.q.append(q)
+            if is_over := token in request.stop_tokens:
+                break
+        inputs = [*inputs, *map(self._input, d.tokens)]
+        n_shared = self._roll_back(request.sequence, cached, inputs)
+        if not is_over:
+            d.pending.extend(inputs[n_shared:])
+        return d
 
     def _has_room(self, d: PendingDraft) -> bool:
         fits = len(d.cached) + len(d.pending) <= self.runtime.n_ctx

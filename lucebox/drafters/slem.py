@@ -19,6 +19,8 @@ class SlemDrafter(ForeignDrafter):
     Tokens are proposed without a law: the draft model has none over the target's. Chains only.
     """
 
+    can_run_ahead = False  # which text a draft would become is known at its end
+
     def __init__(self, context: DrafterContext) -> None:
         super().__init__(context)
         self._vocabulary = context.draft_tokenizer().vocabulary

@@ -16,6 +16,9 @@ class Clock:
     draft_s: float = 0.0
     verify_ms: float = 0.0
     n_rounds: int = 0
+    n_overlapped: int = 0
+    n_foreseen: int = 0
+    hidden_ms: float = 0.0
     drafted: Timings = field(default_factory=Timings)
 
     def note(self, drafted: DraftedRound | None, verify_ms: float) -> None:
@@ -43,4 +46,7 @@ class Clock:
             n_rounds=self.n_rounds,
             draft_ms=1000.0 * self.draft_s,
             verify_ms=self.verify_ms,
+            n_overlapped=self.n_overlapped,
+            n_foreseen=self.n_foreseen,
+            hidden_ms=self.hidden_ms,
         )

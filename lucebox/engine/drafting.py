@@ -12,25 +12,41 @@ import numpy as np
 from lucebox.core import Distribution, Draft, Float32Array, RoundResult, Verdict
 from lucebox.draft_length.base import DraftLengthController, Plan, SequenceState
 from lucebox.draft_length.costs import CostTable
-from lucebox.drafters.base import DraftRequest, Observation
+from lucebox.drafters.base import Drafter, DraftRequest, Observation
+from lucebox.engine.overlap import Overlap
 from lucebox.engine.pool import DrafterPool
 from lucebox.engine.round import Round
 from lucebox.engine.sequence import EngineSequence
+from lucebox.engine.timeline import DRAFT, Span, WorkHandler, ignore
 
 logger = logging.getLogger(__name__)
 
 
 class Drafting:
     """Who guesses for which sequence. `costs` is kept up to date from every round. Unless it `remembers`,
-    drafters learn nothing from one request for the next."""
+    drafters learn nothing from one request for the next. With `overlap` the draft model guesses on while the
+    target verifies, and computes in a thread of its own. `on_work` hears of proposals.
+    """
 
-    def __init__(self, pool: DrafterPool, costs: CostTable, *, remembers: bool = True) -> None:
+    def __init__(
+        self,
+        pool: DrafterPool,
+        costs: CostTable,
+        *,
+        remembers: bool = True,
+        overlap: Overlap | None = None,
+        on_work: WorkHandler = ignore,
+    ) -> None:
         self._pool = pool
         self._costs = costs
         self._remembers = remembers
+        self._overlap = overlap
+        self._on_work = on_work
 
     def draft(self, rounds: Sequence[Round], n_draft_rows: int) -> None:
         """Gives every round that may have one its draft, of at most `n_draft_rows` tokens."""
+        if self._overlap is not None:
+            self._overlap.settle()
         by_slot = {r.sequence.slot: r for r in rounds}
         plans = self._plan(by_slot, n_draft_rows)
         while plans:
@@ -45,6 +61,16 @@ class Drafting:
                     if plan.otherwise is not None and not len(r.draft) and r.sequence.controller is not None:
                         plans[slot] = plan.otherwise
 
+    def begin_ahead(self, rounds: Sequence[Round]) -> None:
+        """The target begins to compute `rounds`: the draft model may guess what follows them."""
+        if self._overlap is not None:
+            self._overlap.begin(rounds, [self._running_ahead(r) for r in rounds])
+
+    def end_ahead(self) -> None:
+        """The target is done."""
+        if self._overlap is not None:
+            self._overlap.end()
+
     def learn(
         self,
         r: Round,
@@ -57,12 +83,14 @@ class Drafting:
         """Tells drafters, costs and controller what became of a round; `n_prefix` tokens stood before it."""
         sequence = r.sequence
         result = _result(r, verdict, n_prefix, n_batch_rows, verify_ms)
-        self._costs.update(result)
+        self._costs.update(result, verify=self._overlap is None or self._overlap.teaches_verify)
         if sequence.controller is None:
             return
         observation = Observation(sequence.slot, sequence.tokens, n_prefix, r.draft, verdict, logits)
         try:
             for drafter in self._pool.parts(sequence.drafters):
+                if self._overlap is not None and drafter.needs_model and _observes(drafter):
+                    self._overlap.wait()
                 drafter.observe(observation)
             sequence.controller.update(result)
         except Exception:
@@ -77,6 +105,8 @@ class Drafting:
         """
         params = sequence.submit.params
         is_drawn_by_seed = params.seed is not None and not params.greedy
+        if self._overlap is not None:
+            self._overlap.wait()
         try:
             if not self._remembers:
                 self._pool.forget()
@@ -87,6 +117,8 @@ class Drafting:
 
     def release(self, slot: int, controller: DraftLengthController | None) -> None:
         """Everybody forgets the sequence in `slot`; one who cannot stops nobody."""
+        if self._overlap is not None:
+            self._overlap.release(slot)
         for learner in (*self._pool.singles(), controller):
             try:
                 if learner is not None:
@@ -95,6 +127,9 @@ class Drafting:
                 logger.exception("%s cannot forget a sequence that ended", type(learner).__name__)
 
     def close(self) -> None:
+        """Frees all that drafters hold. Idempotent."""
+        if self._overlap is not None:
+            self._overlap.close()
         self._pool.close()
 
     def _propose(self, name: str, plans: Mapping[int, Plan], by_slot: Mapping[int, Round]) -> None:
@@ -105,10 +140,12 @@ class Drafting:
             drafter = self._pool.get(name)
             for a in asked:
                 a.round.n_caught_up = drafter.n_behind(a.request.sequence, len(a.request.prefix))
-            drafts = drafter.propose([a.request for a in asked])
+            drafts = self._drafts(name, drafter, asked)
             for a, draft in zip(asked, drafts, strict=True):
                 _check(draft, a.plan.n_max, a.round.sequence)
-            elapsed_ms = 1000.0 * (time.perf_counter() - started_s)
+            ended_s = time.perf_counter()
+            self._on_work(Span(DRAFT, started_s, ended_s))
+            elapsed_ms = 1000.0 * (ended_s - started_s)
             if len(asked) == 1:
                 self._costs.observe_proposal(name, len(drafts[0]), elapsed_ms)
             drafts = [a.trimmed(name, draft) for a, draft in zip(asked, drafts, strict=True)]
@@ -120,8 +157,28 @@ class Drafting:
         for a, draft in zip(asked, drafts, strict=True):
             r = a.round
             r.drafter, r.draft, r.n_judged, r.n_draft_sequences = name, draft, a.n_judged, len(asked)
+            r.n_planned = a.plan.n_max
+            if self._overlap is not None and a.n_judged:
+                r.n_hidden = self._overlap.note_used(r.sequence, a.request.ahead, a.n_judged)
             r.draft_ms += elapsed_ms
             r.sequence.clock.draft_s += elapsed_ms / 1000.0
+
+    def _drafts(self, name: str, drafter: Drafter, asked: Sequence[_Asked]) -> list[Draft]:
+        """What `drafter` proposes; if that takes the draft model, in its own thread, and from where it is."""
+        overlap = self._overlap
+        if overlap is None or not any(part.needs_model for part in self._pool.parts([name])):
+            return drafter.propose([a.request for a in asked])
+        for a in asked:
+            a.request.ahead = overlap.take(a.round.sequence, self._pool.parts([name]))
+            a.keeps_laws = overlap.is_wanted
+            a.request.judges_laws |= overlap.is_wanted
+        return overlap.thread.call(lambda: drafter.propose([a.request for a in asked]))
+
+    def _running_ahead(self, r: Round) -> Drafter | None:
+        """Who may guess on behind the draft of `r`."""
+        if not r.drafter or r.sequence.controller is None:
+            return None
+        return next((part for part in self._pool.parts([r.drafter]) if part.can_run_ahead), None)
 
     def _give_up(self, sequence: EngineSequence) -> None:
         """`sequence` goes on without drafts, and its slot's next owner finds nothing of it."""
@@ -202,6 +259,7 @@ class _Asked:
         self.round = r
         self.plan = plan
         self.n_judged = 0
+        self.keeps_laws = False
         self._controller = sequence.controller
         self.request = DraftRequest(
             sequence=sequence.slot,
@@ -227,6 +285,8 @@ class _Asked:
 
     def _keep_drafting(self, q_row: Distribution, depth: int) -> bool:
         self.n_judged += 1
+        if self.keeps_laws:
+            self.round.laws[depth] = q_row
         slot = self.request.sequence
         if not self._controller.keep_drafting(slot, q_row, depth):
             return False
@@ -266,6 +326,10 @@ def _check(draft: Draft, n_max: int, sequence: EngineSequence) -> None:
         raise ValueError(f"a tree for {name}, which judges chains only")
 
 
+def _observes(drafter: Drafter) -> bool:
+    return type(drafter).observe is not Drafter.observe
+
+
 def _result(r: Round, verdict: Verdict, n_prefix: int, n_batch_rows: int, verify_ms: float) -> RoundResult:
     return RoundResult(
         sequence=r.sequence.slot,
@@ -281,5 +345,6 @@ def _result(r: Round, verdict: Verdict, n_prefix: int, n_batch_rows: int, verify
         n_batch_rows=n_batch_rows,
         n_judged=r.n_judged,
         n_draft_sequences=r.n_draft_sequences,
+        n_hidden=r.n_hidden,
         tokens=r.sequence.tokens[n_prefix:],
     )

@@ -55,7 +55,8 @@ class LawRows(TargetRows):
 @dataclass(slots=True)
 class Round:
     """One sequence's part of a step. `first_row` is where its rows begin in the batch; the times are the
-    batch's."""
+    batch's. At most `n_planned` tokens were asked for; `laws` are those that were shown to the controller, by
+    depth, where somebody will guess on behind them, and `n_hidden` of them were known before."""
 
     feed: Feed
     draft: Draft = field(default_factory=Draft.empty)
@@ -63,6 +64,9 @@ class Round:
     draft_ms: float = 0.0
     n_caught_up: int = 0
     n_judged: int = 0
+    n_planned: int = 0
+    n_hidden: int = 0
+    laws: dict[int, Distribution] = field(default_factory=dict)
     n_draft_sequences: int = 1
     verify_ms: float = 0.0
     first_row: int = 0

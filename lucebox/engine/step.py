@@ -15,6 +15,7 @@ from lucebox.engine.messages import Failed, RequestEvent, TokenLogprobs
 from lucebox.engine.round import LawRows, Round
 from lucebox.engine.scheduler import Scheduler
 from lucebox.engine.sequence import Emission, EngineSequence
+from lucebox.engine.timeline import TARGET, Span, WorkHandler, ignore
 from lucebox.errors import LuceboxError
 from lucebox.runtime.output import Output
 from lucebox.runtime.rows import Rows
@@ -31,7 +32,7 @@ class Stepper:
 
     `note_activity` hears what is about to be computed, for the report should ggml end the process.
     `on_round` hears of every judged round before it is committed; the logits behind its laws are valid during
-    the call, and an exception out of it ends the request.
+    the call, and an exception out of it ends the request. `on_work` hears of the target's forwards.
     """
 
     def __init__(
@@ -41,10 +42,12 @@ class Stepper:
         n_parallel: int,
         note_activity: Callable[[bytes], None] = lambda activity: None,
         on_round: RoundHandler | None = None,
+        on_work: WorkHandler = ignore,
     ) -> None:
         self.target = target
         self._note_activity = note_activity
         self._on_round = on_round
+        self._on_work = on_work
         self.scheduler = Scheduler(n_parallel, target.n_batch)
         self._drafting = drafting
 
@@ -57,12 +60,17 @@ class Stepper:
         rounds = [Round(feed) for feed in turn.feeds]
         self._note_activity(b"drafting for %d sequences" % len(rounds))
         self._drafting.draft(rounds, turn.n_draft_rows)
+        self._drafting.begin_ahead(rounds)
         started_s = time.perf_counter()
         try:
             output = self._forward(rounds)
         except Exception as error:
+            self._drafting.end_ahead()
             return [self._fail(r.sequence, error) for r in rounds]
-        verify_ms = 1000.0 * (time.perf_counter() - started_s)
+        ended_s = time.perf_counter()
+        self._drafting.end_ahead()
+        self._on_work(Span(TARGET, started_s, ended_s))
+        verify_ms = 1000.0 * (ended_s - started_s)
         n_rows = sum(r.n_rows for r in rounds)
         events = [self._settle(r, output, n_rows, verify_ms) for r in rounds]
         return [event for event in events if event is not None]

@@ -26,7 +26,9 @@ class DrafterTotals(msgspec.Struct, frozen=True, kw_only=True):
 class Timings(msgspec.Struct, frozen=True, kw_only=True):
     """What one request cost, or many. Times are wall-clock milliseconds.
 
-    `n_rounds` counts plain and drafted rounds, `verify_ms` the target's forwards behind the prompt's.
+    `n_rounds` counts plain and drafted rounds, `verify_ms` the target's forwards behind the prompt's. The
+    draft model ran ahead of `n_overlapped` of them; `n_foreseen` times it had guessed what came true, which
+    spared a wait of `hidden_ms`.
     `drafted_per_position[i]` drafts had a token i+1 deep, and in `accepted_per_position[i]` of them such a
     token was accepted; of a tree, the accepted path counts. `drafters` are the sums of each, by name.
     """
@@ -40,6 +42,9 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
     n_rounds: int = 0
     draft_ms: float = 0.0
     verify_ms: float = 0.0
+    n_overlapped: int = 0
+    n_foreseen: int = 0
+    hidden_ms: float = 0.0
     accepted_per_position: list[int] = []
     drafted_per_position: list[int] = []
     drafters: dict[str, DrafterTotals] = {}
@@ -55,6 +60,9 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
             n_rounds=self.n_rounds + other.n_rounds,
             draft_ms=self.draft_ms + other.draft_ms,
             verify_ms=self.verify_ms + other.verify_ms,
+            n_overlapped=self.n_overlapped + other.n_overlapped,
+            n_foreseen=self.n_foreseen + other.n_foreseen,
+            hidden_ms=self.hidden_ms + other.hidden_ms,
             accepted_per_position=_added(self.accepted_per_position, other.accepted_per_position),
             drafted_per_position=_added(self.drafted_per_position, other.drafted_per_position),
             drafters=_merged(self.drafters, other.drafters),

@@ -23,6 +23,13 @@ class TokenHistory:
         self._counts = np.zeros_like(self._ids)
         self.append(generated)
 
+    def copy(self) -> TokenHistory:
+        """One that goes its own way from here on."""
+        history = TokenHistory(())
+        history._index = self._index.copy()
+        history._ids, history._counts = self._ids.copy(), self._counts.copy()
+        return history
+
     @property
     def ids(self) -> Int32Array:
         """int32[n], a view."""

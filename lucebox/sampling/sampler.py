@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 
 import numpy as np
 
@@ -58,6 +59,15 @@ class Sampler:
     def argmax(self, logits: Float32Array, extra: Sequence[int] = ()) -> int:
         """The likeliest token of `law`, the lowest id among ties, without the law. Raises as `law` does."""
         return sampling.argmax(self._adjusted(logits, extra))
+
+    def ahead(self, tokens: Sequence[int]) -> Sampler:
+        """The sampler that this one is once `tokens` are committed, for another thread to use."""
+        if self._history is None:
+            return self
+        sampler = copy(self)
+        sampler._history = self._history.copy()
+        sampler.commit(tokens)
+        return sampler
 
     def commit(self, tokens: Sequence[int]) -> None:
         """Appends generated tokens."""

@@ -52,6 +52,9 @@ class TimingsBody(msgspec.Struct, frozen=True):
     draft_n_accepted: int
     draft_ms: float
     verify_ms: float
+    n_overlapped: int
+    n_foreseen: int
+    hidden_ms: float
     acceptance_rate: float
     mean_acceptance_length: float
     accepted_per_position: list[int]
@@ -71,6 +74,9 @@ class TimingsBody(msgspec.Struct, frozen=True):
             draft_n_accepted=timings.draft_n_accepted,
             draft_ms=round(timings.draft_ms, 3),
             verify_ms=round(timings.verify_ms, 3),
+            n_overlapped=timings.n_overlapped,
+            n_foreseen=timings.n_foreseen,
+            hidden_ms=round(timings.hidden_ms, 3),
             acceptance_rate=round(timings.acceptance_rate, 4),
             mean_acceptance_length=round(timings.mean_acceptance_length, 4),
             accepted_per_position=timings.accepted_per_position,

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from lucebox.config import Overlap as Mode
 from lucebox.core import Origin
 from lucebox.draft_length.costs import CostTable
 from lucebox.drafters.base import Drafter
 from lucebox.drafters.model import ModelDrafter
 from lucebox.engine.admission import Admission
+from lucebox.engine.draft_thread import DraftThread
 from lucebox.engine.drafting import Drafting
 from lucebox.engine.messages import Failed, Finish, RequestEvent, StepEvent, Submit, TokenLogprobs
+from lucebox.engine.overlap import N_SPARE, Overlap
 from lucebox.engine.pool import DrafterPool
 from lucebox.engine.step import RoundHandler, Stepper
+from lucebox.engine.timeline import WorkHandler, ignore
 from lucebox.sampling.params import SamplingParams
 from lucebox.text.vocabulary import Vocabulary
 from tests.support.drafting import drafter_context
@@ -79,14 +83,22 @@ class Harness:
         specs: Sequence[str] = (),
         on_round: RoundHandler | None = None,
         remembers: bool = True,
+        overlap: Mode = "off",
+        runtimes: tuple[FakeRuntime, FakeRuntime] | None = None,
+        on_work: WorkHandler = ignore,
     ) -> None:
         self.end = n_vocab - 1
         self.vocabulary = Vocabulary.from_metadata(tiny_metadata(TinySpec(n_vocab=n_vocab)))
         self.target = FakeRuntime(n_vocab, target, n_ctx=n_ctx, n_sequences=n_parallel)
+        n_spare = 0 if overlap == "off" else N_SPARE * n_parallel
         context = drafter_context(n_vocab, n_ctx=n_ctx, n_sequences=n_parallel)
         drafters: dict[str, Drafter] = {} if drafter is None else {PLUGIN: drafter}
         if draft is not None:
-            self.draft = FakeRuntime(n_vocab, draft, n_ctx=draft_n_ctx or n_ctx, n_sequences=n_parallel)
+            self.draft = FakeRuntime(
+                n_vocab, draft, n_ctx=draft_n_ctx or n_ctx, n_sequences=n_parallel, n_spare=n_spare
+            )
+            if runtimes is not None:
+                self.target, self.draft = runtimes
             context = drafter_context(n_vocab, self.draft, n_ctx=n_ctx, n_sequences=n_parallel)
             drafters["model"] = ModelDrafter(context)
         pool = DrafterPool.of(context, drafters)
@@ -95,8 +107,18 @@ class Harness:
         pool.defaults += tuple(specs)
         self.pool = pool
         self.costs = CostTable()
-        drafting = Drafting(pool, self.costs, remembers=remembers)
-        self.stepper = Stepper(self.target, drafting, n_parallel, on_round=on_round)  # type: ignore[arg-type]
+        self.overlap: Overlap | None = None
+        if overlap != "off":
+            spares = range(n_parallel, n_parallel + n_spare)
+            self.overlap = Overlap(DraftThread(), self.costs, spares, overlap, on_work)
+        drafting = Drafting(pool, self.costs, remembers=remembers, overlap=self.overlap, on_work=on_work)
+        self.stepper = Stepper(
+            self.target,  # type: ignore[arg-type]
+            drafting,
+            n_parallel,
+            on_round=on_round,
+            on_work=on_work,
+        )
         self.admission = Admission(
             self.vocabulary,
             n_vocab,

@@ -19,10 +19,18 @@ class FakeRuntime:
 
     n_batch = 64
 
-    def __init__(self, n_vocab: int, logits_of: LogitsOf, *, n_ctx: int = 64, n_sequences: int = 1) -> None:
+    def __init__(
+        self,
+        n_vocab: int,
+        logits_of: LogitsOf,
+        *,
+        n_ctx: int = 64,
+        n_sequences: int = 1,
+        n_spare: int = 0,
+    ) -> None:
         self.n_vocab = n_vocab
         self.n_ctx = n_ctx
-        self.cache = Cache(n_ctx * n_sequences + self.n_batch, n_sequences)
+        self.cache = Cache(n_ctx * n_sequences + self.n_batch, n_sequences + n_spare)
         self.n_rows_fed: list[int] = []
         self.is_closed = False
         self._logits_of = logits_of
