@@ -48,6 +48,11 @@ class Device:
         """Whether weights can lie there; others take single operations."""
         return self.kind is not DeviceKind.ACCELERATOR
 
+    @property
+    def is_own_cpu(self) -> bool:
+        """Whether it is this machine's CPU, whose memory is ours."""
+        return self.kind is DeviceKind.CPU and self.worker is None
+
     def supports(self, operation: int) -> bool:
         """Whether it can compute the ggml_tensor `operation` from where the operation's sources lie."""
         if self.support is not None:

@@ -96,7 +96,8 @@ def find_devices(
     n_threads: int | None = None,
     beside: Sequence[Device] = (),
 ) -> tuple[Device, ...]:
-    """The devices that `spec` means: names in any case or numbers, joined by commas, or `auto`.
+    """The devices that `spec` means: names in any case or numbers, joined by commas, or `auto`. At least one
+    of them holds models; accelerators may be among them.
 
     For `auto` these are candidates, to be filled in this order: see `by_speed` and, for the draft model of a
     target that lies on `beside`, `by_speed_beside`. Speeds are measured, where there is a choice, once for
@@ -109,13 +110,13 @@ def find_devices(
         return by_speed_beside(beside, devices, speed) if beside else by_speed(devices, speed)
     found = tuple(_named(name.strip(), devices) for name in spec.split(","))
     for index, device in enumerate(found):
-        if not device.holds_models:
-            raise DeviceError(
-                f"{device.name} ({device.description}) takes single operations of the CPU's, not models",
-                remedy="name the CPU: it is used by itself",
-            )
         if device in found[:index]:
             raise DeviceError(f"{spec!r} names {device.name} twice", remedy="name each device once")
+    if not any(device.holds_models for device in found):
+        raise DeviceError(
+            f"{found[0].name} ({found[0].description}) takes single operations of the CPU's, not models",
+            remedy=f"name both: CPU,{found[0].name}",
+        )
     return found
 
 
@@ -129,7 +130,7 @@ def by_speed(devices: Sequence[Device], speed: Speed) -> tuple[Device, ...]:
     if len(able) < 2:
         return tuple(able)
     speeds = {device.pointer: speed(device) for device in able}
-    floor = max((speeds[device.pointer] for device in able if _is_own_cpu(device)), default=0.0)
+    floor = max((speeds[device.pointer] for device in able if device.is_own_cpu), default=0.0)
     able.sort(key=lambda device: -speeds[device.pointer])
     useful = [device for device in able if device.worker or speeds[device.pointer] >= floor]
     return tuple(device for i, device in enumerate(useful) if not _is_known(device, useful[:i]))
@@ -164,10 +165,6 @@ def _named(name: str, devices: Sequence[Device]) -> Device:
             return device
     known = ", ".join(f"{device.number} {device.name}" for device in devices) or "none"
     raise DeviceError(f"There is no device {name!r}; there is: {known}", remedy="see `lucebox devices`")
-
-
-def _is_own_cpu(device: Device) -> bool:
-    return device.kind is DeviceKind.CPU and device.worker is None
 
 
 def _is_shared(device: Device, others: Sequence[Device]) -> bool:

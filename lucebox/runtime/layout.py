@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
-from lucebox.ggml.devices import Device, DeviceKind
+from lucebox.ggml.devices import Device
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Layout:
     experts: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        assert len(self.devices) == 1 or self.devices[-1].kind is DeviceKind.CPU
+        assert len(self.devices) == 1 or self.devices[-1].is_own_cpu
         assert len(self.experts) == len(self.layers)
 
     @classmethod

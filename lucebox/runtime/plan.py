@@ -11,7 +11,7 @@ import msgspec
 
 from lucebox import models
 from lucebox.config import AUTO, ModelConfig
-from lucebox.ggml.devices import Device, DeviceKind, list_devices
+from lucebox.ggml.devices import Device, list_devices
 from lucebox.ggml.library import load
 from lucebox.gguf import packing
 from lucebox.gguf.fusion import fuse_adjacent
@@ -198,9 +198,7 @@ class Planner:
         key = tuple(d.pointer for d in layout.devices), layout.layers, layout.experts
         if key not in self._placements:
             device = layout.main
-            packs = (
-                self._config.cpu_kernels == AUTO and device.kind is DeviceKind.CPU and packing.is_available()
-            )
+            packs = self._config.cpu_kernels == AUTO and device.is_own_cpu and packing.is_available()
             self._placements[key] = choose_placements(
                 load(), device.pointer, self.file, self._matched, self._requantise, packs=packs
             )

@@ -16,7 +16,7 @@ from lucebox.config import AUTO, KEEP
 from lucebox.core import Int32Array
 from lucebox.errors import EngineError
 from lucebox.ggml.backend import Backend
-from lucebox.ggml.devices import Device, DeviceKind, find_device
+from lucebox.ggml.devices import Device, find_device
 from lucebox.ggml.library import load
 from lucebox.gguf import packing
 from lucebox.gguf.fusion import fuse_adjacent
@@ -120,7 +120,7 @@ class Runtime:
         matched = fuse_adjacent(matched, self.architecture.fusions(h))
         if requantise is not None:
             requantise.check(self.file.path, matched)
-        packs = cpu_kernels == AUTO and self.device.kind is DeviceKind.CPU and packing.is_available()
+        packs = cpu_kernels == AUTO and self.device.is_own_cpu and packing.is_available()
         placements = choose_placements(
             load(), self.device.pointer, self.file, matched, requantise, packs=packs
         )

@@ -101,7 +101,7 @@ def find_layout(
 
 def own_cpu(devices: Sequence[Device]) -> Device:
     """This machine's CPU, which ggml always has."""
-    return next(d for d in devices if d.kind is DeviceKind.CPU and d.worker is None)
+    return next(d for d in devices if d.is_own_cpu)
 
 
 def _compute_estimate(hparams: Hparams, n_cells: int) -> int:
