@@ -138,6 +138,7 @@ def test_several_by_name_and_number_in_the_order_given() -> None:
     devices = [CPU, IGPU, GPU, GPU_2]
     assert find_devices("cuda1, CUDA0,0", devices) == (GPU_2, GPU, CPU)
     assert find_devices("1", devices) == (IGPU,)
+    assert find_devices("CPU,BLAS", [CPU, BLAS]) == (CPU, BLAS)
 
 
 @pytest.mark.parametrize(
