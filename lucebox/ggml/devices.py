@@ -43,6 +43,9 @@ _KINDS = {
 # A device of its own is worth so much to a draft model: the two then compute at the same time.
 _OWN_DEVICE_GAIN = 2.0
 
+# What bandwidth across a network is worth: forwards wait for it, too, once for each run of layers.
+_WORKER_WORTH = 0.8
+
 Speed = Callable[[Device], float]
 
 
@@ -124,12 +127,12 @@ def by_speed(devices: Sequence[Device], speed: Speed) -> tuple[Device, ...]:
     """The devices that hold models, fastest first, each piece of hardware once.
 
     This machine's that are slower than its CPU are left out: what they lack in speed they do not have in
-    memory, as a Vulkan in software. `speed` is not asked about an only one.
+    memory, as a Vulkan in software. Those of workers count for less than they do near by. `speed` is not asked about an only one.
     """
     able = [device for device in devices if device.holds_models]
     if len(able) < 2:
         return tuple(able)
-    speeds = {device.pointer: speed(device) for device in able}
+    speeds = {device.pointer: speed(device) * (_WORKER_WORTH if device.worker else 1.0) for device in able}
     floor = max((speeds[device.pointer] for device in able if device.is_own_cpu), default=0.0)
     able.sort(key=lambda device: -speeds[device.pointer])
     useful = [device for device in able if device.worker or speeds[device.pointer] >= floor]

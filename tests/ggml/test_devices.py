@@ -44,7 +44,7 @@ def test_the_cpu_is_listed_with_its_memory() -> None:
     assert cpu.total_bytes >= cpu.free_bytes > 0
 
 
-SPEEDS = {"CPU": 50.0, "Vulkan0": 90.0, "CUDA0": 900.0, "CUDA1": 800.0, "far": 60.0, "llvmpipe": 2.0}
+SPEEDS = {"CPU": 50.0, "Vulkan0": 90.0, "CUDA0": 900.0, "CUDA1": 800.0, "far": 100.0, "llvmpipe": 2.0}
 
 
 def speed(device: Device) -> float:
@@ -70,6 +70,8 @@ def test_auto_leaves_out_what_is_slower_than_the_cpu_unless_it_is_another_machin
     far = replace(device(6, "far", DeviceKind.CPU), worker="far:50052")
     assert by_speed([llvmpipe, CPU], speed) == (CPU,)
     assert by_speed([far, llvmpipe, CPU], speed) == (far, CPU)
+    twin = replace(device(7, "Vulkan0", DeviceKind.CPU), worker="far:50052")
+    assert by_speed([twin, IGPU], speed) == (IGPU, twin)  # a network between them costs
     slow = replace(llvmpipe, worker="far:50052")
     assert by_speed([slow, CPU], speed) == (CPU, slow)
 
