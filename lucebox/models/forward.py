@@ -260,6 +260,7 @@ class Forward:
             total = op(library.ggml_clamp, op(library.ggml_sum_rows, flat), _LEAST_TOTAL, math.inf)
             normalised = op(library.ggml_div, flat, total)
             weights = op(library.ggml_reshape_3d, normalised, 1, n_used, n_rows)
+        self.expand(weights)
         return chosen, weights
 
     def product_by_row(self, x: Tensor, name: str) -> Tensor:
