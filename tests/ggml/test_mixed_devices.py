@@ -18,7 +18,7 @@ MAX_LOGPROB_ERROR = 0.02  # in nats: Vulkan's attention computes in half precisi
 PROMPTS = [[10, 20, 30, 40], [(7 * i) % 250 for i in range(70)]]
 COMMON = {"kv_type": "f32", "ctx_size": 256, "threads": 1}
 N_CYCLES = 50
-MAX_GROWTH_BYTES = 8 << 20
+MAX_GROWTH_BYTES = 4 << 20  # in the second half: one tiny model left behind each time would be 12 MiB
 
 CPU_AND_VULKAN = {
     "draft on Vulkan": ({"target_device": "CPU", "draft_device": VULKAN}, "CPU", VULKAN),
@@ -129,10 +129,10 @@ def test_loading_and_unloading_leaks_nothing(tmp_path: Path, case: str) -> None:
         if "RPC0" in options.values():
             options = {**options, "workers": worker.address}
         options = engines.options(**options, draft_length="fixed:n=2")
-        process.cycle(5, PROMPTS[0], **options)  # pipelines, thread pools, caches of allocators
+        process.cycle(N_CYCLES // 2, PROMPTS[0], **options)  # fills pools and caches of all sorts
         worker_bytes = rss_bytes(worker.process.pid)
-        used = process.cycle(N_CYCLES, PROMPTS[0], **options)
-        assert used[-1]["process"] - used[0]["process"] < MAX_GROWTH_BYTES
-        for name in used[0].keys() - {"process"}:
-            assert used[-1][name] - used[0][name] < MAX_GROWTH_BYTES
+        used = process.cycle(N_CYCLES // 2, PROMPTS[0], **options)
+        for name in used[0]:
+            before = min(each[name] for each in used[:5])
+            assert min(each[name] for each in used[-5:]) - before < MAX_GROWTH_BYTES, name
         assert rss_bytes(worker.process.pid) - worker_bytes < MAX_GROWTH_BYTES
