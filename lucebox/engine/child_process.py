@@ -111,6 +111,10 @@ class ChildProcess(Generic[Incoming]):
         """Ends the process by force, from any thread."""
         self._process.kill()
 
+    def close(self) -> None:
+        """Ends the connection, and with it the process, from any thread."""
+        self._channel.close()
+
     def wait(self) -> None:
         """Waits for the process to end by itself."""
         self._process.wait()

@@ -10,7 +10,13 @@ from lucebox.runtime.runtime import Runtime
 
 
 def load_model(
-    config: ModelConfig, stage: str, n_ctx: int, n_sequences: int, on_progress: Callable[[float], None]
+    config: ModelConfig,
+    stage: str,
+    n_ctx: int,
+    n_sequences: int,
+    on_progress: Callable[[float], None],
+    *,
+    n_spare_sequences: int = 0,
 ) -> Runtime:
     """The runtime of `config`; `stage` names it should ggml end the process. Raises as Runtime.load does."""
     load_library().abort_report.set_activity(f"loading the {stage}".encode())
@@ -20,6 +26,7 @@ def load_model(
         n_threads=config.n_threads,
         n_ctx=n_ctx,
         n_sequences=n_sequences,
+        n_spare_sequences=n_spare_sequences,
         kv_type=config.kv_type,
         quantise=config.quantise,
         n_head_rows=config.n_head_rows,
