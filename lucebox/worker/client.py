@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Sequence
 from functools import partial
 
@@ -23,7 +24,6 @@ from lucebox.worker.control import AnswerT, ControlConnection
 from lucebox.worker.operation import describe
 from lucebox.worker.protocol import (
     CONNECT_TIMEOUT_S,
-    Busy,
     Claim,
     Claimed,
     DeviceFacts,
@@ -34,6 +34,8 @@ from lucebox.worker.protocol import (
     Supports,
 )
 from lucebox.worker.watchdog import LostHandler, Watchdog
+
+_BUSY_TIMEOUT_S = 1.0
 
 
 def connect(
@@ -123,11 +125,10 @@ class WorkerLink:
     def _claim(self, on_lost: LostHandler) -> None:
         connection = ControlConnection(self.address)
         try:
-            answer = connection.ask(Claim(), Claimed | Busy)  # type: ignore[arg-type]
-            if isinstance(answer, Busy):
+            answer = _ask_for_devices(connection)
+            if answer.other is not None:
                 raise WorkerError(
-                    f"The worker {self.address} is busy: {answer.client} has used it for "
-                    f"{answer.since_s:.0f} s",
+                    f"The worker {self.address} is busy: {answer.other} has used it for {answer.for_s:.0f} s",
                     remedy="it serves one engine at a time: end that one, or start another worker",
                 )
             self._check_rpc()
@@ -182,6 +183,16 @@ class _Requests:
 
 
 _KINDS = frozenset(DeviceKind)
+
+
+def _ask_for_devices(connection: ControlConnection) -> Claimed:
+    """Again and again for a moment: that the client before has gone may be news to the worker."""
+    deadline_s = time.monotonic() + _BUSY_TIMEOUT_S
+    while True:
+        answer = connection.ask(Claim(), Claimed)
+        if answer.other is None or time.monotonic() > deadline_s:
+            return answer
+        time.sleep(0.05)
 
 
 def _first_free_number() -> int:

@@ -46,14 +46,10 @@ class Claim(msgspec.Struct, frozen=True, tag=True):
 
 
 class Claimed(msgspec.Struct, frozen=True, tag=True):
-    pass
+    """The devices are the asker's, unless some `other` has had them for so many seconds."""
 
-
-class Busy(msgspec.Struct, frozen=True, tag=True):
-    """Somebody else has the devices, since so many seconds."""
-
-    client: str
-    since_s: float
+    other: str | None = None
+    for_s: float = 0.0
 
 
 class ListDevices(msgspec.Struct, frozen=True, tag=True):
@@ -102,4 +98,4 @@ class Refused(msgspec.Struct, frozen=True, tag=True):
 
 
 Question: TypeAlias = Hello | Claim | ListDevices | Supports | Ping
-Answer: TypeAlias = Welcome | Claimed | Busy | Devices | Supported | Pong | Refused
+Answer: TypeAlias = Welcome | Claimed | Devices | Supported | Pong | Refused

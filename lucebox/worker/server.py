@@ -26,7 +26,6 @@ from lucebox.worker.protocol import (
     MAX_MESSAGE_BYTES,
     PROTOCOL,
     Answer,
-    Busy,
     Claim,
     Claimed,
     DeviceFacts,
@@ -78,6 +77,8 @@ class ControlServer:
 
     def close(self) -> None:
         self._closed = True
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes `serve`
         self._listener.close()
         with self._lock:
             for session in self._sessions:
@@ -171,11 +172,11 @@ class Session:
             case Hello():
                 return Refused("a second greeting")
 
-    def _claim(self) -> Claimed | Busy:
+    def _claim(self) -> Claimed:
         if self._claimant is None:
             claimant, is_ours = self._claims.claim(self._name)
             if not is_ours:
-                return Busy(claimant.name, time.monotonic() - claimant.since_s)
+                return Claimed(claimant.name, time.monotonic() - claimant.since_s)
             self._claimant = claimant
             logger.info("%s uses the devices", self._name)
         return Claimed()
