@@ -48,7 +48,9 @@ def _serve(config: EngineConfig, abort_fd: int, inbox: SimpleQueue[Message], out
         from lucebox.engine.loader import load
         from lucebox.engine.loop import EngineLoop
 
-        loaded = load(config, lambda stage, fraction: outbox.put(Loading(stage, fraction)))
+        loaded = load(
+            config, lambda stage, fraction: outbox.put(Loading(stage, fraction)), on_plan=outbox.put
+        )
         outbox.put(Ready(loaded.info))
         EngineLoop(loaded.stepper, loaded.admission, inbox, outbox.put).run()
         loaded.close()

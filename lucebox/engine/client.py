@@ -21,6 +21,7 @@ from lucebox.engine.messages import (
     Failed,
     Loading,
     Message,
+    Planned,
     Ready,
     RequestEvent,
     StepEvent,
@@ -56,7 +57,8 @@ class EngineStatus:
     """`detail` says what is being loaded, or why the engine restarts or failed; `progress` is 0 to 1.
 
     `quiet_s` is how long the engine has said nothing although it has requests: seconds for a long prompt,
-    more when a device hangs. `degraded` says why it works without what should make it fast, or is "".
+    more when a device hangs. `degraded` says why it works without what should make it fast, or is "". `plan`
+    is what the models take of the devices, once that is known.
     """
 
     state: EngineState
@@ -66,6 +68,7 @@ class EngineStatus:
     n_restarts: int = 0
     quiet_s: float = 0.0
     degraded: str = ""
+    plan: Planned | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,8 +234,13 @@ class EngineClient(ABC):
             self._info = info or self._info
             if state is EngineState.READY:
                 self._refusal = None
-            n_restarts, degraded = self._status.n_restarts + n_deaths, self._status.degraded
-            self._status = EngineStatus(state, detail, progress, n_restarts=n_restarts, degraded=degraded)
+            self._status = replace(
+                self._status,
+                state=state,
+                detail=detail,
+                progress=progress,
+                n_restarts=self._status.n_restarts + n_deaths,
+            )
             self._changed.notify_all()
         self._report_status()
 
@@ -241,6 +249,11 @@ class EngineClient(ABC):
             if self._status.degraded == reason:
                 return
             self._status = replace(self._status, degraded=reason)
+        self._report_status()
+
+    def _set_plan(self, plan: Planned) -> None:
+        with self._changed:
+            self._status = replace(self._status, plan=plan)
         self._report_status()
 
     def _report_status(self) -> None:
@@ -256,6 +269,8 @@ class EngineClient(ABC):
         match event:
             case Loading():
                 self._set_status(EngineState.LOADING, event.stage, event.fraction)
+            case Planned():
+                self._set_plan(event)
             case Ready():
                 self._set_status(EngineState.READY, progress=1.0, info=event.info)
             case Degraded():

@@ -18,7 +18,7 @@ from lucebox.engine.admission import Admission
 from lucebox.engine.calibration import calibrate
 from lucebox.engine.cost_file import CostFile, machine_key, model_key
 from lucebox.engine.drafting import Drafting
-from lucebox.engine.messages import EngineInfo, ModelInfo
+from lucebox.engine.messages import EngineInfo, ModelInfo, Planned
 from lucebox.engine.model_loading import load_model
 from lucebox.engine.planning import device_uses, draft_context, settle
 from lucebox.engine.pool import DrafterPool
@@ -66,8 +66,10 @@ def load(
     on_progress: LoadProgress,
     on_round: RoundHandler | None = None,
     on_worker_lost: LostHandler = lambda reason: None,
+    on_plan: Callable[[Planned], None] = lambda planned: None,
 ) -> LoadedEngine:
-    """Loads what `config` names; `on_progress(stage, fraction)` hears of models, `on_round` of each round.
+    """Loads what `config` names; `on_progress(stage, fraction)` hears of models, `on_round` of each round,
+    and `on_plan` of what the models will take, before they are loaded.
 
     `on_worker_lost` is called in a thread of its own when a worker is gone or stands still, in which case
     nothing here may ever go on. Raises the LuceboxError that stops it, with nothing left on any device.
@@ -82,7 +84,8 @@ def load(
         for worker in workers:
             undo.callback(worker.close)
         fitted = settle(config, shares_vocabulary=shares_vocabulary)
-        config = fitted.config
+        config, memory = fitted.config, device_uses(fitted.plan)
+        on_plan(Planned(memory, fitted.changes))
         target = _load_model(config.target, "target model", config.n_ctx, config.n_parallel, on_progress)
         undo.callback(target.close)
         if config.n_parallel > target.n_batch:
@@ -113,7 +116,7 @@ def load(
             acceptance=config.acceptance,
             draft_length=config.draft_length,
             load_ms=1000.0 * (time.monotonic() - started_s),
-            memory=device_uses(fitted.plan),
+            memory=memory,
             changes=fitted.changes,
         )
         note_activity = load_library().abort_report.set_activity

@@ -122,6 +122,13 @@ class Loading(msgspec.Struct, tag="loading", frozen=True):
     fraction: float
 
 
+class Planned(msgspec.Struct, tag="planned", frozen=True):
+    """What the models will take of the devices; they are loaded next. `changes` are as in EngineInfo."""
+
+    memory: tuple[DeviceUse, ...]
+    changes: tuple[str, ...] = ()
+
+
 class Ready(msgspec.Struct, tag="ready", frozen=True):
     """The engine takes requests from now on. Submits sent before are not lost."""
 
@@ -225,7 +232,7 @@ class Failed(msgspec.Struct, tag="failed", frozen=True, kw_only=True):
 
 
 RequestEvent = StepEvent | Failed
-Event = Loading | Ready | Degraded | Pong | StepEvent | Failed
+Event = Loading | Planned | Ready | Degraded | Pong | StepEvent | Failed
 
 
 def is_last(event: RequestEvent) -> bool:

@@ -19,7 +19,6 @@ from lucebox.runtime.plan import JointPlan, Planner
 logger = logging.getLogger(__name__)
 
 TARGET, DRAFT = "target", "draft"
-_MIB = 2**20
 
 
 def draft_context(n_ctx: int, *, shares_vocabulary: bool) -> int:
@@ -83,8 +82,6 @@ def settle(config: EngineConfig, *, shares_vocabulary: bool) -> Fitted:
     """
     with EnginePlanner(config, shares_vocabulary=shares_vocabulary) as planner:
         fitted = fit(config, planner.plan)
-    for line in summary(fitted.plan):
-        logger.info("%s", line)
     if fitted.changes:
         logger.warning("to fit into memory, as if by: %s", " ".join(fitted.changes))
     return Fitted(pinned(fitted.config, fitted.plan), fitted.plan, fitted.changes)
@@ -113,19 +110,3 @@ def device_uses(plan: JointPlan) -> tuple[DeviceUse, ...]:
         for device in plan.devices()
         for role, part in plan.parts(device).items()
     )
-
-
-def summary(plan: JointPlan) -> list[str]:
-    """The plan in a line for each device."""
-    return [_line(plan, device) for device in plan.devices()]
-
-
-def _line(plan: JointPlan, device: Device) -> str:
-    parts = plan.parts(device).items()
-    uses = ", ".join(f"{role} {part.n_layers} layers {_mib(part.needed_bytes)}" for role, part in parts)
-    free = plan.free_bytes[device.pointer]
-    return f"{device.name}: {_mib(plan.needed_bytes(device))} of {_mib(free)} MiB free ({uses})"
-
-
-def _mib(n_bytes: int) -> str:
-    return f"{n_bytes / _MIB:,.0f}"

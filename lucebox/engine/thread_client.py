@@ -71,7 +71,7 @@ class ThreadClient(EngineClient):
             self._outbox.close()
 
     def _serve(self) -> None:
-        loaded = load(self._config, self._report_loading, self._on_round)
+        loaded = load(self._config, self._report_loading, self._on_round, on_plan=self._outbox.put)
         try:
             self._outbox.put(Ready(loaded.info))
             EngineLoop(loaded.stepper, loaded.admission, self._inbox, self._outbox.put).run()

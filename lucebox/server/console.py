@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 
 from lucebox import terminal
 from lucebox.config import KEEP, ModelConfig, ServerConfig
-from lucebox.engine.messages import EngineInfo, ModelInfo
+from lucebox.engine.messages import DeviceUse, EngineInfo, ModelInfo, Planned
 
 
 def say(line: str) -> None:
@@ -27,6 +29,14 @@ def say_plan(config: ServerConfig) -> None:
     )
 
 
+def say_memory(planned: Planned) -> None:
+    """One line for each device that the models go to, and one for what had to change for them to fit."""
+    for device, uses in groupby(planned.memory, key=lambda use: use.device):
+        say(f"memory   {_memory(device, list(uses))}")
+    if planned.changes:
+        say(f"fitted   by {' '.join(planned.changes)}")
+
+
 def say_ready(info: EngineInfo, url: str) -> None:
     models = [_loaded("target", info.target)] + ([_loaded("draft", info.draft)] if info.draft else [])
     say(f"ready    in {info.load_ms / 1000:.1f} s: {', '.join(models)}")
@@ -35,6 +45,20 @@ def say_ready(info: EngineInfo, url: str) -> None:
 
 def _loaded(role: str, model: ModelInfo) -> str:
     return f"{role} on {model.device} ({model.n_bytes / 2**20:,.0f} MiB)"
+
+
+def _memory(device: str, uses: Sequence[DeviceUse]) -> str:
+    parts = ", ".join(
+        f"{use.role} {_mib(use.needed_bytes)}"
+        + (f" + {_mib(use.mapped_bytes)} mapped" if use.mapped_bytes else "")
+        for use in uses
+    )
+    needed = sum(use.needed_bytes for use in uses)
+    return f"{device}: {_mib(needed)} of {_mib(uses[0].free_bytes)} MiB free ({parts})"
+
+
+def _mib(n_bytes: int) -> str:
+    return f"{n_bytes / 2**20:,.0f}"
 
 
 def _draft(model: ModelConfig | None) -> str:

@@ -69,6 +69,7 @@ class Run:
         self._bars = Bars()
         self._lock = threading.Lock()
         self._was_ready = False
+        self._said_memory = False
         self._failure: LuceboxError | None = None
         self._service = create_service(config, self._on_status)
         self._server = uvicorn.Server(
@@ -114,6 +115,9 @@ class Run:
                     self._failure = self._service.error()
                     self._server.should_exit = True
                 case _:
+                    if status.plan is not None and not self._said_memory:
+                        self._said_memory = True
+                        console.say_memory(status.plan)
                     self._bars.on_status(status)
 
 

@@ -18,7 +18,7 @@ from lucebox.core import Origin
 from lucebox.engine import process_client
 from lucebox.engine.client import EngineStatus
 from lucebox.engine.engine_process import EngineProcess
-from lucebox.engine.messages import Cancel, Failed, Loading, Ready, StepEvent, Submit
+from lucebox.engine.messages import Cancel, Failed, Loading, Planned, Ready, StepEvent, Submit
 from lucebox.engine.process_client import ProcessClient
 from lucebox.errors import ConfigError, EngineError, ModelFileError, RequestError, VocabularyMismatchError
 from lucebox.sampling.params import SamplingParams
@@ -347,7 +347,7 @@ def test_malformed_messages_harm_nobody(config: EngineConfig) -> None:
             if isinstance(event, StepEvent):
                 tokens += event.tokens
             else:
-                assert isinstance(event, Loading | Ready)
+                assert isinstance(event, Loading | Planned | Ready)
     finally:
         child.reap(timeout_s=5)
 

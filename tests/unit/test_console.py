@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lucebox.config import EngineConfig, ModelConfig, ServerConfig
-from lucebox.server.console import say_plan
+from lucebox.engine.messages import DeviceUse, Planned
+from lucebox.server.console import say_memory, say_plan
 
 TARGET = ModelConfig(path="/models/big.gguf", device="auto", n_threads=2, kv_type="f16")
 
@@ -55,3 +56,29 @@ def test_without_one(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_nobody_guesses(capsys: pytest.CaptureFixture[str]) -> None:
     assert plan(capsys, None)[1:3] == ["lucebox: draft    no model", "lucebox: guesses  none"]
+
+
+def test_memory_of_each_device(capsys: pytest.CaptureFixture[str]) -> None:
+    def use(device: str, role: str, weights_mib: int, free_mib: int, mapped_mib: int = 0) -> DeviceUse:
+        return DeviceUse(
+            device=device,
+            role=role,
+            n_layers=4,
+            weights_bytes=weights_mib << 20,
+            mapped_bytes=mapped_mib << 20,
+            kv_bytes=20 << 20,
+            compute_bytes=10 << 20,
+            free_bytes=free_mib << 20,
+        )
+
+    uses = (
+        use("GPU0", "target", 2000, 8000),
+        use("CPU", "target", 0, 9000, 70),
+        use("CPU", "draft", 300, 9000),
+    )
+    say_memory(Planned(uses, ("--kv-type q8_0",)))
+    assert capsys.readouterr().err.splitlines() == [
+        "lucebox: memory   GPU0: 2,030 of 8,000 MiB free (target 2,030)",
+        "lucebox: memory   CPU: 360 of 9,000 MiB free (target 30 + 70 mapped, draft 330)",
+        "lucebox: fitted   by --kv-type q8_0",
+    ]

@@ -40,7 +40,7 @@ def harness() -> Harness:
 
 
 def loads(harness: Harness) -> Load:
-    def load(config: EngineConfig, on_progress: LoadProgress, on_round: object) -> LoadedEngine:
+    def load(config: EngineConfig, on_progress: LoadProgress, on_round: object, **_: object) -> LoadedEngine:
         on_progress("target model fake.gguf", 1.0)
         return LoadedEngine(harness.stepper, harness.admission, info(n_parallel=2))
 
@@ -153,7 +153,7 @@ def test_close_ends_requests_and_frees_memory(client: ThreadClient, harness: Har
 
 
 def test_a_failed_load_arrives_with_its_type(monkeypatch: pytest.MonkeyPatch) -> None:
-    def load(config: EngineConfig, on_progress: LoadProgress, on_round: object) -> LoadedEngine:
+    def load(config: EngineConfig, on_progress: LoadProgress, on_round: object, **_: object) -> LoadedEngine:
         raise ModelFileError("fake.gguf", "magic", "is wrong", remedy="fetch it again")
 
     monkeypatch.setattr("lucebox.engine.thread_client.load", load)
