@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from lucebox.cache_file import CacheFile
+from lucebox.errors import DeviceError, GgmlError, OutOfMemoryError
 from lucebox.ggml import _api
 from lucebox.ggml.backend import Backend
 from lucebox.ggml.device import Device, DeviceKind
@@ -37,7 +38,7 @@ _BUDGET_S = 0.15  # for the graphs of one device, once it is warm
 def bandwidth(device: Device, n_threads: int, folder: Path) -> float:
     """GB/s of `device`, from `folder` if it was measured before, with `n_threads` where it is a CPU.
 
-    0.0 for one that cannot multiply, or has no memory left to try. Raises GgmlError and DeviceError.
+    0.0 for one that cannot be used, cannot multiply, or has no memory left to try.
     """
     file = CacheFile(folder, "bandwidth", _key(device, n_threads))
     known = file.read(_parse)
@@ -46,7 +47,11 @@ def bandwidth(device: Device, n_threads: int, folder: Path) -> float:
 
 def measure_and_keep(device: Device, n_threads: int, folder: Path) -> float:
     """As `bandwidth`, measured now."""
-    speed = measure(device, n_threads)
+    try:
+        speed = measure(device, n_threads)
+    except (DeviceError, GgmlError, OutOfMemoryError) as error:
+        logger.warning("%s (%s) cannot be measured: %s", device.name, device.description, error)
+        return 0.0
     logger.info("%s (%s): %.1f GB/s", device.name, device.description, speed)
     if speed:
         CacheFile(folder, "bandwidth", _key(device, n_threads)).write(speed)
@@ -54,7 +59,8 @@ def measure_and_keep(device: Device, n_threads: int, folder: Path) -> float:
 
 
 def measure(device: Device, n_threads: int) -> float:
-    """GB/s of `device`: a chain of products of Q8_0 matrices and one row, the best of a few graphs."""
+    """GB/s of `device`: a chain of products of Q8_0 matrices and one row, the best of a few graphs. Raises
+    DeviceError, GgmlError and OutOfMemoryError."""
     library = load()
     n_matrices = min(_N_MATRICES, device.free_bytes // (2 * _MATRIX_BYTES))
     if n_matrices == 0:

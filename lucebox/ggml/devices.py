@@ -127,7 +127,8 @@ def by_speed(devices: Sequence[Device], speed: Speed) -> tuple[Device, ...]:
     """The devices that hold models, fastest first, each piece of hardware once.
 
     This machine's that are slower than its CPU are left out: what they lack in speed they do not have in
-    memory, as a Vulkan in software. Those of workers count for less than they do near by. `speed` is not asked about an only one.
+    memory, as a Vulkan in software. Those of workers count for less than they would here. `speed` is not
+    asked about an only one.
     """
     able = [device for device in devices if device.holds_models]
     if len(able) < 2:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from lucebox.errors import DeviceError
 from lucebox.ggml import bandwidth as module
 from lucebox.ggml.bandwidth import bandwidth, measure
 from lucebox.ggml.device import Device
@@ -65,6 +66,18 @@ def test_a_file_that_makes_no_sense_is_measured_anew(
 
 def test_without_memory_nothing_is_measured_or_kept(cpu: Device, tmp_path: Path) -> None:
     assert bandwidth(replace(cpu, free_bytes=2**20), 1, tmp_path) == 0.0
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_device_that_fails_is_no_choice(
+    cpu: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(device: Device, n_threads: int) -> float:
+        raise DeviceError(f"{device.name} cannot be used")
+
+    monkeypatch.setattr(module, "measure", fail)
+    assert bandwidth(cpu, 2, tmp_path) == 0.0
+    assert "CPU cannot be used" in caplog.text
     assert not list(tmp_path.iterdir())
 
 

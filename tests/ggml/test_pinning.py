@@ -11,7 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from lucebox.cores import pinned
+from lucebox.api import Engine
+from lucebox.config import EngineOptions
+from lucebox.cores import choose_cpus, open_cores, pinned
+from lucebox.engine.process_client import ProcessClient
+from lucebox.resolve import resolve_engine
 from lucebox.runtime.rows import Rows
 from lucebox.runtime.runtime import Runtime
 from tests.support.tiny_models import write_tiny
@@ -67,3 +71,33 @@ def test_others_compute_wherever_they_like(model: Path) -> None:
     used = in_thread(lambda: compute(model, n_threads=3))
     assert len(used) == 3
     assert set(used.values()) == {everywhere}
+
+
+def test_an_engine_keeps_no_threads_but_its_own_on_cores(model: Path) -> None:
+    everywhere = frozenset(os.sched_getaffinity(0))
+    chosen = frozenset(choose_cpus(open_cores(), 1))
+    with Engine(str(model), draft_model="none", threads=1, pin_threads="on") as engine:
+        engine.generate("a")
+        seen = affinities()
+        threads = {thread.name: seen[thread.native_id or 0] for thread in threading.enumerate()}
+    assert threads.pop("lucebox-engine") == chosen
+    assert {"MainThread", "lucebox-events"} <= set(threads)
+    assert set(threads.values()) == {everywhere}
+
+
+def test_the_engines_process_keeps_one_thread_on_cores(model: Path) -> None:
+    everywhere = frozenset(os.sched_getaffinity(0))
+    chosen = frozenset(choose_cpus(open_cores(), 1))
+    options = EngineOptions(target_model=str(model), draft_model="none", threads=1, pin_threads="on")
+    client = ProcessClient(resolve_engine(options))
+    client.start()
+    try:
+        client.wait_ready(30.0)
+        [child] = [int(name) for task in TASKS.iterdir() for name in (task / "children").read_text().split()]
+        tasks = [int(task.name) for task in Path(f"/proc/{child}/task").iterdir()]
+        cores = {task: frozenset(os.sched_getaffinity(task)) for task in tasks}
+    finally:
+        client.close()
+    assert cores.pop(child) == chosen  # its main thread computes
+    assert len(cores) >= 2
+    assert everywhere in cores.values()
