@@ -8,6 +8,9 @@ from queue import SimpleQueue
 from typing import Generic, TypeVar
 
 from lucebox.cores import pinned
+from lucebox.engine.calibration import Model
+from lucebox.runtime.cache import Cache
+from lucebox.runtime.rows import Rows
 
 T = TypeVar("T")
 
@@ -77,3 +80,17 @@ class DraftThread:
         with pinned(self._cpus):
             while (job := self._jobs.get()) is not None:
                 job.run()
+
+
+class ModelOnThread:
+    """A model whose forwards run in `thread`, as calibration needs it."""
+
+    def __init__(self, model: Model, thread: DraftThread) -> None:
+        self.n_batch = model.n_batch
+        self.n_ctx = model.n_ctx
+        self.cache: Cache = model.cache
+        self._model = model
+        self._thread = thread
+
+    def forward(self, rows: Rows) -> object:
+        return self._thread.call(lambda: self._model.forward(rows))

@@ -17,12 +17,15 @@ from lucebox.drafters.base import DrafterContext
 from lucebox.engine.admission import Admission
 from lucebox.engine.calibration import calibrate
 from lucebox.engine.cost_file import CostFile, machine_key, model_key
+from lucebox.engine.draft_thread import DraftThread, ModelOnThread
 from lucebox.engine.drafting import Drafting
 from lucebox.engine.messages import EngineInfo, ModelInfo, Planned
 from lucebox.engine.model_loading import load_model
-from lucebox.engine.planning import device_uses, draft_context, settle
+from lucebox.engine.overlap import N_SPARE, Overlap, check_overlap
+from lucebox.engine.planning import DRAFT, TARGET, device_uses, draft_context, settle
 from lucebox.engine.pool import DrafterPool
 from lucebox.engine.step import RoundHandler, Stepper
+from lucebox.engine.timeline import WorkHandler, ignore
 from lucebox.engine.vocabulary_check import check_draft
 from lucebox.errors import ConfigError
 from lucebox.ggml.library import load as load_library
@@ -67,9 +70,10 @@ def load(
     on_round: RoundHandler | None = None,
     on_worker_lost: LostHandler = lambda reason: None,
     on_plan: Callable[[Planned], None] = lambda planned: None,
+    on_work: WorkHandler = ignore,
 ) -> LoadedEngine:
     """Loads what `config` names; `on_progress(stage, fraction)` hears of models, `on_round` of each round,
-    and `on_plan` of what the models will take, before they are loaded.
+    `on_work` of what each model computed, and `on_plan` of what they will take, before they are loaded.
 
     `on_worker_lost` is called in a thread of its own when a worker is gone or stands still, in which case
     nothing here may ever go on. Raises the LuceboxError that stops it, with nothing left on any device.
@@ -84,8 +88,10 @@ def load(
         for worker in workers:
             undo.callback(worker.close)
         fitted = settle(config, shares_vocabulary=shares_vocabulary)
-        config, memory = fitted.config, device_uses(fitted.plan)
-        on_plan(Planned(memory, fitted.changes))
+        config, planned = fitted.config, Planned(device_uses(fitted.plan), fitted.changes)
+        on_plan(planned)
+        layouts = {role: plan.layout for role, plan in fitted.plan.models.items()}
+        overlaps = check_overlap(config.overlap, layouts[TARGET], layouts.get(DRAFT))
         target = _load_model(config.target, "target model", config.n_ctx, config.n_parallel, on_progress)
         undo.callback(target.close)
         if config.n_parallel > target.n_batch:
@@ -93,7 +99,8 @@ def load(
                 f"{config.n_parallel} parallel sequences are more than the {target.n_batch} rows of a batch",
                 remedy=f"use --parallel {target.n_batch} or less",
             )
-        draft = _load_draft(config, shares_vocabulary, on_progress)
+        spares = range(config.n_parallel, config.n_parallel * (1 + N_SPARE if overlaps else 1))
+        draft = _load_draft(config, shares_vocabulary, len(spares), on_progress)
         if draft is not None:
             undo.callback(draft.close)
         context = _context(config, target, draft, vocabulary, shares_vocabulary)
@@ -106,37 +113,46 @@ def load(
             draft_length_spec=config.draft_length,
             pool=pool,
         )
-        costs = _costs(config, target, draft, on_progress)
-        info = EngineInfo(
-            target=_model_info(config.target, target),
-            draft=None if draft is None or config.draft is None else _model_info(config.draft, draft),
-            n_ctx=target.n_ctx,
-            n_parallel=config.n_parallel,
-            drafters=config.drafters,
-            acceptance=config.acceptance,
-            draft_length=config.draft_length,
-            load_ms=1000.0 * (time.monotonic() - started_s),
-            memory=memory,
-            changes=fitted.changes,
-        )
+        thread = _draft_thread(config, undo) if overlaps else None
+        costs = _costs(config, target, draft, thread, on_progress)
+        info = _engine_info(config, target, draft, planned, started_s)
         note_activity = load_library().abort_report.set_activity
-        drafting = Drafting(pool, costs, remembers=config.remembers)
-        stepper = Stepper(target, drafting, config.n_parallel, note_activity, on_round)
+        overlap = None if thread is None else Overlap(thread, costs, spares, config.overlap, on_work)
+        drafting = Drafting(pool, costs, remembers=config.remembers, overlap=overlap, on_work=on_work)
+        stepper = Stepper(target, drafting, config.n_parallel, note_activity, on_round, on_work)
         undo.pop_all()
         return LoadedEngine(stepper, admission, info, tuple(workers))
 
 
 def _load_model(
-    config: ModelConfig, stage: str, n_ctx: int, n_sequences: int, on_progress: LoadProgress
+    config: ModelConfig,
+    stage: str,
+    n_ctx: int,
+    n_sequences: int,
+    on_progress: LoadProgress,
+    *,
+    n_spare: int = 0,
 ) -> Runtime:
-    shown = f"{stage} {Path(config.path).name}"
-    return load_model(config, stage, n_ctx, n_sequences, partial(on_progress, shown))
+    shown = partial(on_progress, f"{stage} {Path(config.path).name}")
+    return load_model(config, stage, n_ctx, n_sequences, shown, n_spare_sequences=n_spare)
+
+
+def _draft_thread(config: EngineConfig, undo: ExitStack) -> DraftThread:
+    assert config.draft is not None
+    thread = DraftThread(config.draft.cores)
+    undo.callback(thread.close)
+    return thread
 
 
 def _costs(
-    config: EngineConfig, target: Runtime, draft: Runtime | None, on_progress: LoadProgress
+    config: EngineConfig,
+    target: Runtime,
+    draft: Runtime | None,
+    thread: DraftThread | None,
+    on_progress: LoadProgress,
 ) -> CostTable:
-    """What verifying and drafting cost: as it was measured before, or measured now if anybody may draft."""
+    """What verifying and drafting cost: as it was measured before, or measured now if anybody may draft.
+    `thread` is where the draft model computes, if that is not here."""
     same_device = draft is None or draft.device.name == target.device.name
     table = CostTable(ROW_BUCKETS, _needs_model, same_device=same_device)
     if not config.drafters:
@@ -152,7 +168,8 @@ def _costs(
         return table
     load_library().abort_report.set_activity(b"measuring costs")
     started_s = time.monotonic()
-    of_target, of_draft = calibrate(target, draft, on_progress=partial(on_progress, CALIBRATION_STAGE))
+    there = draft if draft is None or thread is None else ModelOnThread(draft, thread)
+    of_target, of_draft = calibrate(target, there, on_progress=partial(on_progress, CALIBRATION_STAGE))
     table.verify.set(of_target)
     table.draft.set(of_draft)
     if time.monotonic() - started_s > WORTH_KEEPING_S:
@@ -164,7 +181,9 @@ def _needs_model(drafter: str) -> bool:
     return any(drafters.get(name).needs_model for name in drafters.check(drafter))
 
 
-def _load_draft(config: EngineConfig, shares_vocabulary: bool, on_progress: LoadProgress) -> Runtime | None:
+def _load_draft(
+    config: EngineConfig, shares_vocabulary: bool, n_spare: int, on_progress: LoadProgress
+) -> Runtime | None:
     """The draft model, if there is one. Its cache is sized per sequence, as the target's; another vocabulary
     may need more tokens for the same text."""
     if config.draft is None:
@@ -177,7 +196,7 @@ def _load_draft(config: EngineConfig, shares_vocabulary: bool, on_progress: Load
             "the draft model was trained for %d tokens: sequences that grow longer go on without drafts",
             n_ctx,
         )
-    return _load_model(config.draft, "draft model", n_ctx, config.n_parallel, on_progress)
+    return _load_model(config.draft, "draft model", n_ctx, config.n_parallel, on_progress, n_spare=n_spare)
 
 
 def _context(
@@ -202,6 +221,23 @@ def _context(
         target_tokenizer=cache(partial(tokenizer, target, vocabulary)),
         draft_tokenizer=cache(partial(tokenizer, draft)),
         shares_vocabulary=shares_vocabulary,
+    )
+
+
+def _engine_info(
+    config: EngineConfig, target: Runtime, draft: Runtime | None, planned: Planned, started_s: float
+) -> EngineInfo:
+    return EngineInfo(
+        target=_model_info(config.target, target),
+        draft=None if draft is None or config.draft is None else _model_info(config.draft, draft),
+        n_ctx=target.n_ctx,
+        n_parallel=config.n_parallel,
+        drafters=config.drafters,
+        acceptance=config.acceptance,
+        draft_length=config.draft_length,
+        load_ms=1000.0 * (time.monotonic() - started_s),
+        memory=planned.memory,
+        changes=planned.changes,
     )
 
 

@@ -20,6 +20,7 @@ from lucebox.engine.overlap_policy import OverlapPolicy, StepCost
 from lucebox.engine.round import Round
 from lucebox.engine.sequence import EngineSequence
 from lucebox.engine.timeline import DRAFT, Span, WorkHandler, ignore
+from lucebox.errors import ConfigError
 from lucebox.runtime.layout import Layout
 
 logger = logging.getLogger(__name__)
@@ -30,14 +31,32 @@ MAX_FAILURES = 3  # in a row, after which nobody runs ahead any more
 
 
 def overlap_possible(target: Layout, draft: Layout) -> bool:
-    """Whether the two compute on different silicon: no device and no worker has parts of both."""
-    ours, theirs = _occupied(target), _occupied(draft)
-    return not ours & theirs
+    """Whether the two compute on different silicon: no device and no worker has parts of both. The CPU may
+    help out a device of the target."""
+    return not _occupied(target) & _occupied(draft)
+
+
+def check_overlap(mode: Mode, target: Layout, draft: Layout | None) -> bool:
+    """Whether models that will lie so can compute at the same time, and may. Raises ConfigError where they
+    shall and cannot."""
+    if mode == "off":
+        return False
+    if draft is not None and overlap_possible(target, draft):
+        return True
+    if mode == "on":
+        why = (
+            "there is no draft model" if draft is None else f"the draft model is on {draft}, as the target is"
+        )
+        raise ConfigError(
+            f"nothing can be guessed while the target verifies: {why}",
+            remedy="give the draft model a device of its own with --draft-device, or leave --overlap at auto",
+        )
+    return False
 
 
 def _occupied(layout: Layout) -> set[str]:
-    """Names of the devices that compute parts of a model, and addresses of their workers."""
-    used = [layout.devices[i] for i in {*layout.layers, *layout.experts, layout.output}]
+    """Names of the devices that compute layers of a model, and addresses of their workers."""
+    used = [layout.devices[i] for i in {*layout.layers, *layout.experts}]
     return {name for device in used for name in (device.name, device.worker) if name is not None}
 
 
