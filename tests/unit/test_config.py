@@ -137,10 +137,22 @@ def test_help_names_every_flag_variable_and_default(capsys: pytest.CaptureFixtur
 
 
 def test_a_config_survives_the_wire() -> None:
-    target = ModelConfig(path="/m/a.gguf", device="auto", n_threads=2, kv_type="f16")
+    target = ModelConfig(
+        path="/m/a.gguf",
+        device="CUDA0,CPU",
+        n_threads=2,
+        kv_type="f16",
+        split=(3.0, 1.0),
+        n_cpu_layers=2,
+        cpu_moe=True,
+        cores=(0, 2),
+    )
     config = EngineConfig(
         target=target,
         draft=None,
+        overlap="off",
+        workers=("10.0.0.7:50052",),
+        fit=True,
         drafters=(),
         acceptance="auto",
         draft_length="fixed:n=4",
