@@ -107,6 +107,8 @@ def _facts(it: Description) -> Iterator[tuple[str, object]]:
     yield "embedding", it.n_embd
     yield "heads", it.n_head
     yield "KV heads", it.n_head_kv
+    if it.n_expert is not None:
+        yield "experts", f"{it.n_expert}, of which a token uses {it.n_expert_used or '?'}"
     yield "context", None if it.n_ctx_train is None else f"{it.n_ctx_train} tokens"
     yield "vocabulary", None if it.n_vocab is None else f"{it.n_vocab} tokens"
     yield "tokenizer", it.tokenizer

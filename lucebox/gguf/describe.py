@@ -40,6 +40,8 @@ class Description:
     n_embd: int | None
     n_head: int | None
     n_head_kv: int | None
+    n_expert: int | None
+    n_expert_used: int | None  # of them, by each token
     tokenizer: str | None
     has_chat_template: bool
 
@@ -69,6 +71,8 @@ def describe(file: GgufFile) -> Description:
         n_embd=_number(file, f"{architecture}.embedding_length"),
         n_head=_number(file, f"{architecture}.attention.head_count"),
         n_head_kv=_number(file, f"{architecture}.attention.head_count_kv"),
+        n_expert=_number(file, f"{architecture}.expert_count") or None,
+        n_expert_used=_number(file, f"{architecture}.expert_used_count"),
         tokenizer=_text(file, "tokenizer.ggml.model"),
         has_chat_template=_text(file, "tokenizer.chat_template") is not None,
     )

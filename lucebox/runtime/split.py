@@ -78,6 +78,11 @@ def find_layout(
     by a device's pointer, what each has to give: by default as they are now. `n_threads`, and for a draft
     model the devices of its target, `beside`, are what `auto` asks for. Raises ConfigError and DeviceError.
     """
+    if cpu_moe and hparams.experts is None:
+        raise ConfigError(
+            f"{file.path.name} has no experts that --cpu-moe could keep with the CPU",
+            remedy="leave --cpu-moe away, or use --target-cpu-layers",
+        )
     known = list_devices() if devices is None else devices
     chosen = find_devices(spec, known, n_threads=n_threads, beside=beside)
     free = free_memory(chosen) if free_bytes is None else free_bytes
@@ -107,7 +112,10 @@ def own_cpu(devices: Sequence[Device]) -> Device:
 def _compute_estimate(hparams: Hparams, n_cells: int) -> int:
     """About what the largest forward takes: its widest activations, and the mask."""
     h, n_rows = hparams, ROW_BUCKETS[-1]
-    n_widest = max(3 * h.n_ff, h.n_embd_q + h.n_embd_k + h.n_embd_v) + 4 * h.n_embd
+    n_ffn = 3 * h.n_ff
+    if h.experts is not None:
+        n_ffn = h.experts.n_used * (3 * h.experts.n_ff + 2 * h.n_embd) + 3 * h.experts.n_ff_shared
+    n_widest = max(n_ffn, h.n_embd_q + h.n_embd_k + h.n_embd_v) + 4 * h.n_embd
     return n_rows * (n_widest * _F32_BYTES + n_cells * _F16_BYTES)
 
 

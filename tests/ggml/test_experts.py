@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from lucebox import models
 from lucebox.api import Engine
-from lucebox.errors import LogitsError, ModelFileError, UnsupportedModelError
+from lucebox.cli import main
+from lucebox.errors import ConfigError, LogitsError, ModelFileError, UnsupportedModelError
 from lucebox.ggml.devices import find_device
 from lucebox.ggml.library import load
 from lucebox.gguf import packing
@@ -234,3 +235,26 @@ def test_drafts_change_nothing(tmp_path: Path, sampled: bool) -> None:
     assert [answer.tokens for answer in drafted] == plain
     timings = [answer.finish.timings for answer in drafted]
     assert sum(t.draft_n for t in timings) > sum(t.draft_n_accepted for t in timings) > 100
+
+
+def test_a_model_without_experts_cannot_keep_them_anywhere(tmp_path: Path) -> None:
+    path = write_tiny(tmp_path / "dense.gguf")
+    with pytest.raises(ConfigError, match=r"dense\.gguf has no experts.*--cpu-moe") as caught:
+        Engine(str(path), threads=1, ctx_size=64, cpu_moe=True)
+    assert "--cpu-moe" in str(caught.value.remedy)
+
+
+def test_where_the_cpu_computes_all_experts_are_there_already(tmp_path: Path) -> None:
+    path = write_tiny(tmp_path / "m.gguf", **MOE)
+    answers = []
+    for cpu_moe in (False, True):
+        with Engine(str(path), threads=1, ctx_size=64, target_device="CPU", cpu_moe=cpu_moe) as engine:
+            answers.append(engine.generate([1, 2, 3], GREEDY).tokens)
+    assert answers[0] == answers[1]
+
+
+def test_inspect_counts_experts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(write_tiny(tmp_path / "m.gguf", **MOE))]) == 0
+    assert "24, of which a token uses 3" in capsys.readouterr().out
+    assert main(["inspect", str(write_tiny(tmp_path / "dense.gguf"))]) == 0
+    assert "\nexperts" not in capsys.readouterr().out
