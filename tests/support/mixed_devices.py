@@ -41,6 +41,7 @@ class Answer:
     tokens: list[int]
     top: list[list[tuple[int, float]]]
     n_accepted: int
+    n_foreseen: int  # rounds whose draft was begun while the target verified the one before
 
     def gap(self, place: int) -> float:
         """Distance of the two likeliest tokens at `place`, in nats."""
@@ -106,7 +107,12 @@ class EngineProcess:
         """Loads an engine of these EngineOptions, has it continue each prompt, and unloads it."""
         answer = self._call("ask", prompts=prompts, n_tokens=n_tokens, repeat=repeat, options=options)
         answers = [
-            Answer(each["tokens"], [[(int(t), p) for t, p in top] for top in each["top"]], each["n_accepted"])
+            Answer(
+                each["tokens"],
+                [[(int(t), p) for t, p in top] for top in each["top"]],
+                each["n_accepted"],
+                each["n_foreseen"],
+            )
             for each in answer["answers"]
         ]
         return Engine(answer["target"], answer["draft"], answers)
@@ -176,6 +182,7 @@ def _ask(prompts: Sequence[Any], n_tokens: int, repeat: int, options: Mapping[st
             "tokens": each.tokens,
             "top": [entry.top for entry in each.logprobs or ()],
             "n_accepted": each.timings.draft_n_accepted,
+            "n_foreseen": each.timings.n_foreseen,
         }
         for each in completions
     ]
