@@ -47,8 +47,8 @@ class Mixed:
     @property
     def process(self) -> EngineProcess:
         if self._process is None or not self._process.is_alive:
-            # Costs and bandwidths measured here are of no use to anybody else. With one arena for all threads,
-            # what malloc keeps of freed memory no longer depends on which thread came first.
+            # Costs and bandwidths measured here are of no use to anybody else. With one arena for all threads
+            # it is no matter of luck how much freed memory malloc keeps.
             environ = {"LUCEBOX_CACHE": str(self._folder / "cache"), "MALLOC_ARENA_MAX": "1"}
             self._process = EngineProcess(self._folder / "engine.log", environ)
         return self._process
