@@ -60,7 +60,7 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         str,
         Flag(
             "where the target runs: a name or number of `lucebox devices`; several as `CUDA0,CPU` share its "
-            "layers in that order; `auto`: the fastest that have room",
+            "layers in that order; `auto`: the fastest, as measured, that have room",
             Text(),
             "DEVICE[,DEVICE…]",
         ),
@@ -87,7 +87,13 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         bool, Flag("the experts of a mixture-of-experts target stay with the CPU", Switch())
     ] = False
     draft_device: Annotated[
-        str, Flag("where the draft model runs, likewise", Text(), "DEVICE[,DEVICE…]")
+        str,
+        Flag(
+            "where the draft model runs, likewise; `auto`: a device of its own that is at least half as fast as "
+            "the target's, else the same",
+            Text(),
+            "DEVICE[,DEVICE…]",
+        ),
     ] = AUTO
     workers: Annotated[
         str | None,
@@ -127,8 +133,8 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     pin_threads: Annotated[
         Pinning,
         Flag(
-            "keep the threads of each model on cores of their own: `auto` where target and draft model "
-            "compute at the same time, and there are enough",
+            "keep the threads of each model on cores of their own: `auto` where a worker on this machine "
+            "computes at the same time, and there are enough",
             Choice(("auto", "on", "off")),
         ),
     ] = "auto"
