@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -75,12 +76,16 @@ def _plan(path: Path, arguments: argparse.Namespace, environ: Mapping[str, str])
     from lucebox.progress import Bars
     from lucebox.resolve import resolve_engine
     from lucebox.runtime.fit import fit
+    from lucebox.worker.client import connect
 
     arguments.target_model = str(path)
     options = engine_options(arguments, environ)
     with Bars() as bars:
         config = resolve_engine(options, on_progress=bars.on_download)
-    with EnginePlanner(config, shares_vocabulary=check_models(config)) as planner:
+    with ExitStack() as opened:
+        for worker in connect(config.workers, on_lost=lambda reason: None):
+            opened.callback(worker.close)
+        planner = opened.enter_context(EnginePlanner(config, shares_vocabulary=check_models(config)))
         if not config.fit:
             show_plan(planner.plan(config))
         fitted = fit(config, planner.plan)
