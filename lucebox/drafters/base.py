@@ -5,15 +5,51 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from lucebox.core import Distribution, Draft, DrawMode, Float32Array, Verdict
 from lucebox.sampling.random import RoundRandom
 from lucebox.sampling.sampler import Sampler
 
 if TYPE_CHECKING:  # the server's process looks drafters up, and loads neither ggml nor tokenizers
-    from lucebox.runtime.runtime import Runtime
+    from lucebox.gguf.reader import GgufFile
+    from lucebox.runtime.cache import Cache
+    from lucebox.runtime.output import Output
+    from lucebox.runtime.rows import Rows
     from lucebox.text.tokenizer import Tokenizer
+
+
+class DraftModel(Protocol):
+    """What drafters use of a lucebox.runtime.runtime.Runtime, or of lucebox.engine.remote_runtime's."""
+
+    @property
+    def file(self) -> GgufFile: ...
+
+    @property
+    def n_vocab(self) -> int: ...
+
+    @property
+    def n_ctx(self) -> int: ...
+
+    @property
+    def n_batch(self) -> int: ...
+
+    @property
+    def cache(self) -> Cache: ...
+
+    def forward(self, rows: Rows) -> Output:
+        """Raises DraftLostError where `lost` gives the reason, or was about to."""
+        ...
+
+    def lost(self) -> str:
+        """Why it cannot compute at present, or "". From any thread."""
+        ...
+
+    def renew(self) -> None:
+        """Called between drafts: where the model was lost and is back, its cache is empty from now on."""
+        ...
+
+    def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +67,7 @@ class DrafterContext:
     n_ctx: int
     n_sequences: int
     end_tokens: frozenset[int]
-    draft_model: Runtime | None
+    draft_model: DraftModel | None
     target_tokenizer: Callable[[], Tokenizer]
     draft_tokenizer: Callable[[], Tokenizer]
     shares_vocabulary: bool = True
@@ -130,6 +166,10 @@ class Drafter(ABC):
 
     def __init__(self, context: DrafterContext) -> None:
         self.context = context
+
+    def lost(self) -> str:
+        """Why it cannot guess at present, or "". It is not asked to while there is a reason."""
+        return ""
 
     @abstractmethod
     def propose(self, requests: Sequence[DraftRequest]) -> list[Draft]:

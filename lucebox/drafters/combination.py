@@ -24,6 +24,9 @@ class Combination(Drafter):
         assert len(parts) > 1
         self.parts = tuple(parts)
 
+    def lost(self) -> str:
+        return next(filter(None, (part.lost() for part in self.parts)), "")
+
     def propose(self, requests: Sequence[DraftRequest]) -> list[Draft]:
         drafts = self.parts[0].propose(requests)
         for part in self.parts[1:]:

@@ -10,11 +10,10 @@ from typing import TypeVar
 import numpy as np
 
 from lucebox.core import Distribution, Draft, DrawMode, Float32Array
-from lucebox.drafters.base import Ahead, Drafter, DrafterContext, DraftRequest
+from lucebox.drafters.base import Ahead, Drafter, DrafterContext, DraftModel, DraftRequest
 from lucebox.drafters.drawing import GrowingDraft, branches, draw
 from lucebox.errors import LogitsError
 from lucebox.runtime.rows import Rows, Want
-from lucebox.runtime.runtime import Runtime
 from lucebox.sampling.kernels import sampling
 
 COMPARE_CHUNK = 256
@@ -53,10 +52,14 @@ class ModelDrafter(Drafter):
     def __init__(self, context: DrafterContext) -> None:
         super().__init__(context)
         assert context.draft_model is not None
-        self.runtime: Runtime = context.draft_model
+        self.runtime: DraftModel = context.draft_model
         self._cached = context.draft_cached
 
+    def lost(self) -> str:
+        return self.runtime.lost()
+
     def propose(self, requests: Sequence[DraftRequest]) -> list[Draft]:
+        self.runtime.renew()
         drafting = [self._begin(request) for request in requests]
         active = [d for d in drafting if d.pending and self._has_room(d)]
         self._draft_trees([d for d in active if d.tree is not None])
@@ -107,6 +110,9 @@ class ModelDrafter(Drafter):
     def _begin(self, request: DraftRequest) -> PendingDraft:
         """Rolls the cache back to what it shares with the prefix, whose last token is always fed."""
         cached = self._cached.setdefault(request.sequence, [])
+        if len(cached) != self.runtime.cache.length(request.sequence):  # the model was lost, and is back
+            self.runtime.cache.release(request.sequence)
+            cached.clear()
         inputs = self._inputs(request)
         if request.ahead is not None and not request.n_before and not branches(request):
             return self._resume(request, request.ahead, cached, inputs)

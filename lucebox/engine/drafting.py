@@ -18,6 +18,7 @@ from lucebox.engine.pool import DrafterPool
 from lucebox.engine.round import Round
 from lucebox.engine.sequence import EngineSequence
 from lucebox.engine.timeline import DRAFT, Span, WorkHandler, ignore
+from lucebox.errors import DraftLostError
 
 logger = logging.getLogger(__name__)
 
@@ -149,6 +150,11 @@ class Drafting:
             if len(asked) == 1:
                 self._costs.observe_proposal(name, len(drafts[0]), elapsed_ms)
             drafts = [a.trimmed(name, draft) for a, draft in zip(asked, drafts, strict=True)]
+        except DraftLostError as error:  # whose owner has said so
+            logger.debug("drafter %s: %s", name, error)
+            for a in asked:
+                self._forget_lost(name, a.round.sequence)
+            return
         except Exception:
             logger.exception("drafter %s failed; %d requests go on without drafts", name, len(asked))
             for a in asked:
@@ -185,6 +191,18 @@ class Drafting:
         self.release(sequence.slot, sequence.controller)
         sequence.controller = None
 
+    def _forget_lost(self, name: str, sequence: EngineSequence) -> None:
+        """The draft model was lost in the middle of a draft by `name`: `sequence` goes on without it."""
+        if self._overlap is not None:
+            self._overlap.release(sequence.slot)
+        for part in self._pool.parts([name]):
+            if part.needs_model:
+                part.release(sequence.slot)
+
+    def _able(self, sequence: EngineSequence) -> tuple[str, ...]:
+        """The drafters of `sequence` that can guess now."""
+        return tuple(name for name in sequence.drafters if not self._pool.get(name).lost())
+
     def _plan(self, by_slot: Mapping[int, Round], n_draft_rows: int) -> dict[int, Plan]:
         """Plans of the sequences that draft in this step, by slot."""
         n_rows = sum(r.feed.n_rows for r in by_slot.values())
@@ -192,7 +210,7 @@ class Drafting:
         for r in by_slot.values():
             sequence = r.sequence
             can_draft = sequence.n_missing == 1 and min(sequence.n_left - 1, n_draft_rows) > 0
-            if can_draft and sequence.controller is not None and sequence.drafters:
+            if can_draft and sequence.controller is not None and self._able(sequence):
                 batches.setdefault(id(sequence.controller), []).append(sequence)
         plans: dict[int, Plan] = {}
         for sequences in batches.values():
@@ -224,15 +242,15 @@ class Drafting:
         return states
 
     def _state(self, sequence: EngineSequence, n_draft_rows: int, n_other_rows: int) -> SequenceState:
-        n_tokens = len(sequence.tokens)
+        n_tokens, drafters = len(sequence.tokens), self._able(sequence)
         n_behind = {
-            name: self._pool.get(name).n_behind(sequence.slot, n_tokens) for name in sequence.drafters
+            name: self._pool.get(name).n_behind(sequence.slot, n_tokens) for name in drafters
         }
         return SequenceState(
             sequence.slot,
             n_tokens,
             min(sequence.n_left - 1, n_draft_rows),
-            sequence.drafters,
+            drafters,
             n_behind,
             acceptance=type(sequence.acceptance).__name__,
             n_generated=sequence.n_generated,

@@ -20,7 +20,7 @@ from lucebox.engine.overlap_policy import OverlapPolicy, StepCost
 from lucebox.engine.round import Round
 from lucebox.engine.sequence import EngineSequence
 from lucebox.engine.timeline import DRAFT, Span, WorkHandler, ignore
-from lucebox.errors import ConfigError
+from lucebox.errors import ConfigError, DraftLostError
 from lucebox.runtime.layout import Layout
 
 logger = logging.getLogger(__name__)
@@ -213,6 +213,9 @@ class Overlap:
         try:
             self.thread.wait()
             self._n_failures = 0
+        except DraftLostError as error:  # whose owner has said so
+            logger.debug("guessing ahead: %s", error)
+            self._drop(step.job.outcomes)
         except Exception:
             self._n_failures += 1
             logger.exception("guessing ahead failed; what was guessed is dropped")

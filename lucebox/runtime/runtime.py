@@ -160,6 +160,13 @@ class Runtime:
         self._masks = MaskWriter(self.n_batch, h.sliding_window)
         self.cache = Cache(n_cells, n_sequences + n_spare_sequences)
 
+    def lost(self) -> str:
+        """Always "": what a lucebox.engine.remote_runtime.RemoteRuntime loses, ends this process."""
+        return ""
+
+    def renew(self) -> None:
+        """Nothing: see `lost`."""
+
     def close(self) -> None:
         """Frees graphs, cache and weights; idempotent. Outputs must not be read any more."""
         self._owned.close()

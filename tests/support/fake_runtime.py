@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from lucebox.core import Float32Array, Int32Array
+from lucebox.errors import DraftLostError
 from lucebox.runtime.cache import VISIBLE, Cache
 from lucebox.runtime.output import Output
 from lucebox.runtime.rows import Rows, Want
@@ -33,6 +34,8 @@ class FakeRuntime:
         self.cache = Cache(n_ctx * n_sequences + self.n_batch, n_sequences + n_spare)
         self.n_rows_fed: list[int] = []
         self.is_closed = False
+        self.why_lost = ""
+        self.is_new = False
         self._logits_of = logits_of
         self._cell_tokens = np.full(self.cache.n_cells, -1)
         self._cell_positions = np.full(self.cache.n_cells, -1)
@@ -40,6 +43,8 @@ class FakeRuntime:
 
     def forward(self, rows: Rows) -> Output:
         assert not self.is_closed
+        if self.why_lost:
+            raise DraftLostError(self.why_lost)
         assert 0 < len(rows) <= self.n_batch
         cells = self.cache.reserve(rows)
         self._cell_tokens[cells] = rows.tokens
@@ -50,6 +55,14 @@ class FakeRuntime:
         for i, row in enumerate(wanting.tolist()):
             self._logits[i] = self._logits_of(self._context(rows, cells, row))
         return Output(self._logits[: len(wanting)], None, wanting, len(rows))
+
+    def lost(self) -> str:
+        return self.why_lost
+
+    def renew(self) -> None:
+        """As if loaded anew, if a test has said so."""
+        if self.is_new:
+            self.cache, self.is_new = Cache(self.cache.n_cells, self.cache.n_sequences), False
 
     def close(self) -> None:
         self.is_closed = True
