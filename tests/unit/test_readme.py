@@ -76,7 +76,7 @@ def test_every_variable_mentioned_exists() -> None:
 
 
 def test_every_backend_that_can_be_built_is_named() -> None:
-    devices = between_headings("## Devices", "## What")
+    devices = between_headings("## Devices", "### Which device")
     assert set(re.findall(r"`([a-z]+)`", devices)) == set(BACKENDS)
     examples = re.findall(r"LUCEBOX_BACKENDS=([\w,]+)", devices)
     assert examples
