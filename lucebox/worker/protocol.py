@@ -38,7 +38,6 @@ class Welcome(msgspec.Struct, frozen=True, tag=True):
     protocol: int
     ggml: Name
     rpc: Name
-    lucebox: Name
 
 
 class Claim(msgspec.Struct, frozen=True, tag=True):

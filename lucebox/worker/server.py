@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Sequence
 
-from lucebox import __version__
 from lucebox.errors import EngineError
 from lucebox.ggml import _api, rpc
 from lucebox.ggml.devices import Device, list_devices
@@ -156,7 +155,7 @@ class Session:
         if not isinstance(hello, Hello):
             return False
         self._name = f"{printable(hello.client)[:80]} ({self._host})"
-        self._channel.send(Welcome(PROTOCOL, _api.VERSION, RPC_VERSION, __version__))
+        self._channel.send(Welcome(PROTOCOL, _api.VERSION, RPC_VERSION))
         return (hello.protocol, hello.ggml, hello.rpc) == (PROTOCOL, _api.VERSION, RPC_VERSION)
 
     def _answer(self, question: Question) -> Answer:
@@ -212,6 +211,6 @@ def listen(host: str, port: int) -> socket.socket:
         undo.callback(listener.close)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
-        listener.listen(16)
+        listener.listen(128)
         undo.pop_all()
     return listener

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 from typing import Self
@@ -24,14 +25,22 @@ class WorkerProcess:
     `port` names the first of its two ports, so that a worker can come back where one was.
     """
 
-    def __init__(self, device: str = "CPU", *, port: int | None = None, n_threads: int = 1) -> None:
+    def __init__(
+        self,
+        device: str = "CPU",
+        *,
+        port: int | None = None,
+        n_threads: int = 1,
+        host: str = "127.0.0.1",
+    ) -> None:
         self.port = free_port_pair() if port is None else port
         self.address = f"127.0.0.1:{self.port}"
-        flags = [f"--listen={self.address}", f"--device={device}", f"--threads={n_threads}"]
+        flags = [f"--listen={host}:{self.port}", f"--device={device}", f"--threads={n_threads}"]
+        self._log = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115
         self.process = subprocess.Popen(
             [sys.executable, "-m", "lucebox", "worker", *flags],
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self._log,
             env={**os.environ, "PYTHONPATH": str(ROOT), "GOMP_SPINCOUNT": "0"},
             text=True,
         )
@@ -53,6 +62,12 @@ class WorkerProcess:
         self.process.wait()
         assert self.process.stdout is not None
         self.process.stdout.close()
+        self._log.close()
+
+    def words(self) -> str:
+        """What it has said on stderr so far."""
+        self._log.seek(0)
+        return self._log.read()
 
     def stop(self) -> None:
         """As SIGSTOP: its connections stay open, and nobody answers."""
@@ -65,7 +80,7 @@ class WorkerProcess:
         assert self.process.stdout is not None
         assert select.select([self.process.stdout], [], [], START_TIMEOUT_S)[0], "the worker says nothing"
         line = self.process.stdout.readline()
-        assert re.match(r"lucebox worker at ", line), f"the worker ended, or said {line!r}"
+        assert re.match(r"lucebox worker at ", line), f"the worker ended:\n{self.words()}"
         return line.strip()
 
 
