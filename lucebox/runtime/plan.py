@@ -64,13 +64,13 @@ class ModelPlan:
     def pinned(self, config: ModelConfig) -> ModelConfig:
         """`config` with the devices and the number of layers on each that were planned, so that loading does
         not choose again."""
-        if self.layout.is_single:
-            return msgspec.structs.replace(config, device=self.layout.main.name, split=(), n_cpu_layers=None)
-        holders = [i for i, device in enumerate(self.layout.devices) if device.holds_models]
+        layout = self.layout
+        if layout.is_single:
+            return msgspec.structs.replace(config, device=layout.main.name, split=(), n_cpu_layers=None)
         return msgspec.structs.replace(
             config,
-            device=",".join(self.layout.devices[i].name for i in holders),
-            split=tuple(float(self.layout.layers.count(i)) for i in holders),
+            device=",".join(device.name for device in layout.devices),
+            split=tuple(float(layout.layers.count(i)) for i in range(len(layout.devices))),
             n_cpu_layers=None,
         )
 
