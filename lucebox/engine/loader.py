@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache, partial
@@ -17,13 +17,16 @@ from lucebox.drafters.base import DrafterContext
 from lucebox.engine.admission import Admission
 from lucebox.engine.calibration import calibrate
 from lucebox.engine.cost_file import CostFile, machine_key, model_key
+from lucebox.engine.draft_loading import DraftRuntime, divide_workers, load_draft
 from lucebox.engine.draft_thread import DraftThread, ModelOnThread
 from lucebox.engine.drafting import Drafting
 from lucebox.engine.messages import EngineInfo, ModelInfo, Planned
 from lucebox.engine.model_loading import load_model
-from lucebox.engine.overlap import N_SPARE, Overlap, check_overlap
+from lucebox.engine.overlap import Overlap, check_overlap
+from lucebox.engine.overlap_policy import N_SPARE
 from lucebox.engine.planning import DRAFT, TARGET, device_uses, draft_context, settle
 from lucebox.engine.pool import DrafterPool
+from lucebox.engine.remote_runtime import LossHandler
 from lucebox.engine.step import RoundHandler, Stepper
 from lucebox.engine.timeline import WorkHandler, ignore
 from lucebox.engine.vocabulary_check import check_draft
@@ -33,6 +36,7 @@ from lucebox.gguf import read
 from lucebox.gguf.context import check_context
 from lucebox.paths import cache_dir
 from lucebox.runtime.graphs import ROW_BUCKETS
+from lucebox.runtime.layout import Layout
 from lucebox.runtime.runtime import Runtime
 from lucebox.text.tokenizer import Tokenizer
 from lucebox.text.vocabulary import Vocabulary
@@ -71,12 +75,14 @@ def load(
     on_worker_lost: LostHandler = lambda reason: None,
     on_plan: Callable[[Planned], None] = lambda planned: None,
     on_work: WorkHandler = ignore,
+    on_loss: LossHandler = lambda reason: None,
 ) -> LoadedEngine:
     """Loads what `config` names; `on_progress(stage, fraction)` hears of models, `on_round` of each round,
     `on_work` of what each model computed, and `on_plan` of what they will take, before they are loaded.
 
     `on_worker_lost` is called in a thread of its own when a worker is gone or stands still, in which case
-    nothing here may ever go on. Raises the LuceboxError that stops it, with nothing left on any device.
+    nothing here may ever go on. A draft model on a worker of its own is no such case: `on_loss` hears why it
+    was lost, and "" when it is back. Raises the LuceboxError that stops it, with nothing left on any device.
     """
     started_s = time.monotonic()
     with ExitStack() as undo:
@@ -84,24 +90,23 @@ def load(
             vocabulary = Vocabulary.from_metadata(target_file.metadata, config.target.path)
             check_context(target_file, config.n_ctx)
             shares_vocabulary = check_draft(config, vocabulary)
-        workers = connect(config.workers, on_worker_lost)
-        for worker in workers:
-            undo.callback(worker.close)
+        links = connect(config.workers, on_worker_lost)
+        for link in links:
+            undo.callback(link.close)
         fitted = settle(config, shares_vocabulary=shares_vocabulary)
         config, planned = fitted.config, Planned(device_uses(fitted.plan), fitted.changes)
         on_plan(planned)
         layouts = {role: plan.layout for role, plan in fitted.plan.models.items()}
         overlaps = check_overlap(config.overlap, layouts[TARGET], layouts.get(DRAFT))
-        target = _load_model(config.target, "target model", config.n_ctx, config.n_parallel, on_progress)
+        workers, workers_of_draft = divide_workers(links, layouts[TARGET], layouts.get(DRAFT))
+        target = _load_target(config, on_progress)
         undo.callback(target.close)
-        if config.n_parallel > target.n_batch:
-            raise ConfigError(
-                f"{config.n_parallel} parallel sequences are more than the {target.n_batch} rows of a batch",
-                remedy=f"use --parallel {target.n_batch} or less",
-            )
         spares = range(config.n_parallel, config.n_parallel * (1 + N_SPARE if overlaps else 1))
-        draft = _load_draft(config, shares_vocabulary, len(spares), on_progress)
-        if draft is not None:
+        draft = None
+        if config.draft is not None:
+            shown = partial(on_progress, _stage("draft model", config.draft))
+            n_ctx = draft_context(config.n_ctx, shares_vocabulary=shares_vocabulary)
+            draft = load_draft(config, n_ctx, len(spares), layouts[DRAFT], workers_of_draft, shown, on_loss)
             undo.callback(draft.close)
         context = _context(config, target, draft, vocabulary, shares_vocabulary)
         pool = DrafterPool(context, config.drafters)
@@ -114,7 +119,7 @@ def load(
             pool=pool,
         )
         thread = _draft_thread(config, undo) if overlaps else None
-        costs = _costs(config, target, draft, thread, on_progress)
+        costs = _costs(config, layouts, target, draft, thread, on_progress)
         info = _engine_info(config, target, draft, planned, started_s)
         note_activity = load_library().abort_report.set_activity
         overlap = None if thread is None else Overlap(thread, costs, spares, config.overlap, on_work)
@@ -124,17 +129,20 @@ def load(
         return LoadedEngine(stepper, admission, info, tuple(workers))
 
 
-def _load_model(
-    config: ModelConfig,
-    stage: str,
-    n_ctx: int,
-    n_sequences: int,
-    on_progress: LoadProgress,
-    *,
-    n_spare: int = 0,
-) -> Runtime:
-    shown = partial(on_progress, f"{stage} {Path(config.path).name}")
-    return load_model(config, stage, n_ctx, n_sequences, shown, n_spare_sequences=n_spare)
+def _load_target(config: EngineConfig, on_progress: LoadProgress) -> Runtime:
+    shown = partial(on_progress, _stage("target model", config.target))
+    target = load_model(config.target, "target model", config.n_ctx, config.n_parallel, shown)
+    if config.n_parallel > target.n_batch:
+        target.close()
+        raise ConfigError(
+            f"{config.n_parallel} parallel sequences are more than the {target.n_batch} rows of a batch",
+            remedy=f"use --parallel {target.n_batch} or less",
+        )
+    return target
+
+
+def _stage(role: str, config: ModelConfig) -> str:
+    return f"{role} {Path(config.path).name}"
 
 
 def _draft_thread(config: EngineConfig, undo: ExitStack) -> DraftThread:
@@ -146,8 +154,9 @@ def _draft_thread(config: EngineConfig, undo: ExitStack) -> DraftThread:
 
 def _costs(
     config: EngineConfig,
+    layouts: Mapping[str, Layout],
     target: Runtime,
-    draft: Runtime | None,
+    draft: DraftRuntime | None,
     thread: DraftThread | None,
     on_progress: LoadProgress,
 ) -> CostTable:
@@ -159,10 +168,10 @@ def _costs(
         return table
     key = machine_key() | {
         "n_ctx": config.n_ctx,
-        "target": model_key(config.target, target.device.description),
+        "target": model_key(config.target, layouts[TARGET].hardware),
     }
-    if draft is not None and config.draft is not None:
-        key["draft"] = model_key(config.draft, draft.device.description)
+    if config.draft is not None:
+        key["draft"] = model_key(config.draft, layouts[DRAFT].hardware)
     file = CostFile(cache_dir() / "costs", key)
     if file.read_into(table):
         return table
@@ -181,32 +190,14 @@ def _needs_model(drafter: str) -> bool:
     return any(drafters.get(name).needs_model for name in drafters.check(drafter))
 
 
-def _load_draft(
-    config: EngineConfig, shares_vocabulary: bool, n_spare: int, on_progress: LoadProgress
-) -> Runtime | None:
-    """The draft model, if there is one. Its cache is sized per sequence, as the target's; another vocabulary
-    may need more tokens for the same text."""
-    if config.draft is None:
-        return None
-    n_wanted = draft_context(config.n_ctx, shares_vocabulary=shares_vocabulary)
-    with read(config.draft.path) as file:
-        n_ctx = min(n_wanted, file.n_ctx_train)
-    if n_ctx < n_wanted:
-        logger.warning(
-            "the draft model was trained for %d tokens: sequences that grow longer go on without drafts",
-            n_ctx,
-        )
-    return _load_model(config.draft, "draft model", n_ctx, config.n_parallel, on_progress, n_spare=n_spare)
-
-
 def _context(
     config: EngineConfig,
     target: Runtime,
-    draft: Runtime | None,
+    draft: DraftRuntime | None,
     vocabulary: Vocabulary,
     shares_vocabulary: bool,
 ) -> DrafterContext:
-    def tokenizer(runtime: Runtime | None, known: Vocabulary | None = None) -> Tokenizer:
+    def tokenizer(runtime: DraftRuntime | None, known: Vocabulary | None = None) -> Tokenizer:
         assert runtime is not None
         # Drafters encode pieces of a text, and SentencePiece would put a blank before each of them.
         metadata = {**runtime.file.metadata, "tokenizer.ggml.add_space_prefix": False}
@@ -225,7 +216,7 @@ def _context(
 
 
 def _engine_info(
-    config: EngineConfig, target: Runtime, draft: Runtime | None, planned: Planned, started_s: float
+    config: EngineConfig, target: Runtime, draft: DraftRuntime | None, planned: Planned, started_s: float
 ) -> EngineInfo:
     return EngineInfo(
         target=_model_info(config.target, target),
@@ -241,7 +232,7 @@ def _engine_info(
     )
 
 
-def _model_info(config: ModelConfig, runtime: Runtime) -> ModelInfo:
+def _model_info(config: ModelConfig, runtime: DraftRuntime) -> ModelInfo:
     file = runtime.file
     path = Path(config.path)
     return ModelInfo(

@@ -16,7 +16,7 @@ from lucebox.draft_length.costs import CostTable
 from lucebox.drafters.base import Ahead, Drafter
 from lucebox.engine.draft_thread import DraftThread
 from lucebox.engine.hypotheses import NO_SEQUENCE, Beliefs, Hypothesis, Outcomes
-from lucebox.engine.overlap_policy import OverlapPolicy, StepCost
+from lucebox.engine.overlap_policy import LEAST_CHANCE, OverlapPolicy, StepCost
 from lucebox.engine.round import Round
 from lucebox.engine.sequence import EngineSequence
 from lucebox.engine.timeline import DRAFT, Span, WorkHandler, ignore
@@ -25,8 +25,6 @@ from lucebox.runtime.layout import Layout
 
 logger = logging.getLogger(__name__)
 
-N_SPARE = 3  # rejections that are drafted for at a time, for each sequence that may run
-LEAST_CHANCE = 0.02  # of an outcome that is drafted for
 MAX_FAILURES = 3  # in a row, after which nobody runs ahead any more
 
 

@@ -9,6 +9,8 @@ from lucebox.config import Overlap as Mode
 from lucebox.draft_length.costs import CostTable
 from lucebox.draft_length.ledger import Ledger, Patience
 
+N_SPARE = 3  # rejections that are drafted for at a time, for each sequence that may run
+LEAST_CHANCE = 0.02  # of an outcome that is drafted for
 EPSILON = 0.015  # of all time that trials may cost
 N_TRIAL = 12  # rounds until a trial is judged
 ALONE_EVERY = 32  # rounds, one of which verifies undisturbed, to compare with

@@ -14,7 +14,8 @@ from lucebox.engine.admission import Admission
 from lucebox.engine.draft_thread import DraftThread
 from lucebox.engine.drafting import Drafting
 from lucebox.engine.messages import Failed, Finish, RequestEvent, StepEvent, Submit, TokenLogprobs
-from lucebox.engine.overlap import N_SPARE, Overlap
+from lucebox.engine.overlap import Overlap
+from lucebox.engine.overlap_policy import N_SPARE
 from lucebox.engine.pool import DrafterPool
 from lucebox.engine.step import RoundHandler, Stepper
 from lucebox.engine.timeline import WorkHandler, ignore
