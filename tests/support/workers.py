@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
@@ -32,6 +33,7 @@ class WorkerProcess:
         port: int | None = None,
         n_threads: int = 1,
         host: str = "127.0.0.1",
+        environ: Mapping[str, str] | None = None,
     ) -> None:
         self.port = free_port_pair() if port is None else port
         self.address = f"127.0.0.1:{self.port}"
@@ -41,7 +43,7 @@ class WorkerProcess:
             [sys.executable, "-m", "lucebox", "worker", *flags],
             stdout=subprocess.PIPE,
             stderr=self._log,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "GOMP_SPINCOUNT": "0"},
+            env={**os.environ, "PYTHONPATH": str(ROOT), "GOMP_SPINCOUNT": "0", **(environ or {})},
             text=True,
         )
         try:
