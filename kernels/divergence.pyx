@@ -69,17 +69,6 @@ cdef double divergence_of(const Law *p, const Law *q, int kind) noexcept nogil:
     return max(sum, 0.0)
 
 
-def entropy(const int32_t[::1] ids, const float[::1] probs not None):
-    """The Shannon entropy of a law."""
-    cdef Law law = law_of(ids, probs)
-    cdef ptrdiff_t i
-    cdef double sum = 0
-    with nogil:
-        for i in range(law.n):
-            sum -= relative(law.probs[i], 1.0)
-    return sum
-
-
 def divergence(const int32_t[::1] p_ids, const float[::1] p_probs not None, const int32_t[::1] q_ids,
                const float[::1] q_probs, int32_t token, str kind not None):
     """KL(p || q), infinite where q lacks what p has; Jensen-Shannon; total variation. `kind`: kl, js, tv."""

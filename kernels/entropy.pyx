@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The entropy of a law, fast enough to be asked for after every drafted token. Twin:
-lucebox/draft_length/reference.py.
+lucebox/sampling/reference.py.
 
 One pass in vector code, with a logarithm of its own: libm's would take longer than a small model's forward.
 """

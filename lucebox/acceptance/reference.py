@@ -133,12 +133,6 @@ def relative(p: NDArray[np.float64], q: NDArray[np.float64]) -> NDArray[np.float
         return np.where(p > 0, p * np.log(p / q), 0.0)
 
 
-def entropy(ids: Int32Array | None, probs: Float32Array) -> float:
-    """The Shannon entropy of a law, in nats."""
-    held = probs[probs > 0].astype(np.float64)
-    return float(-(held * np.log(held)).sum())
-
-
 def divergence(
     p_ids: Int32Array | None,
     p_probs: Float32Array,

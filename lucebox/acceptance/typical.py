@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 
 from lucebox.acceptance.base import AcceptanceStrategy, is_collapsed, judge_chain, uncollapsed
-from lucebox.acceptance.kernels import divergence
 from lucebox.core import Distribution, Draft, DrawMode, Verdict
 from lucebox.errors import ConfigError
 from lucebox.sampling.draw import sample
+from lucebox.sampling.kernels import entropy
 from lucebox.sampling.random import Purpose, RoundRandom
 
 
@@ -32,7 +32,7 @@ class Typical(AcceptanceStrategy):
 
     def threshold(self, p: Distribution) -> float:
         """What a token's probability must exceed."""
-        return min(self.epsilon, self.delta * math.exp(-divergence.entropy(p.ids, p.probs)))
+        return min(self.epsilon, self.delta * math.exp(-entropy.entropy(p.probs)))
 
     def verify(self, draft: Draft, p_rows: Sequence[Distribution], random: RoundRandom) -> Verdict:
         def accepts(row: int, token: int) -> bool:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from lucebox.core import Distribution
 from lucebox.draft_length.fixed import Fixed
-from lucebox.draft_length.kernels import entropy
 from lucebox.errors import ConfigError
+from lucebox.sampling.kernels import entropy
 
 
 @dataclass(frozen=True, kw_only=True)

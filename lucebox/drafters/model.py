@@ -12,11 +12,11 @@ import numpy as np
 from lucebox.core import Distribution, Draft, DrawMode, Float32Array
 from lucebox.drafters.base import Ahead, Drafter, DrafterContext, DraftModel, DraftRequest
 from lucebox.drafters.drawing import GrowingDraft, branches, draw
+from lucebox.drafters.prefix import common_prefix_length
 from lucebox.errors import LogitsError
 from lucebox.runtime.rows import Rows, Want
 from lucebox.sampling.kernels import sampling
 
-COMPARE_CHUNK = 256
 T = TypeVar("T")
 
 
@@ -249,17 +249,6 @@ class ModelDrafter(Drafter):
 
 
 Plugin = ModelDrafter
-
-
-def common_prefix_length(a: Sequence[int], b: Sequence[int]) -> int:
-    """How many first elements `a` and `b` share. Compares slices first, which C does."""
-    limit = min(len(a), len(b))
-    n = 0
-    while n < limit and a[n : n + COMPARE_CHUNK] == b[n : n + COMPARE_CHUNK]:
-        n += COMPARE_CHUNK
-    while n < limit and a[n] == b[n]:
-        n += 1
-    return min(n, limit)
 
 
 def _batches(active: Sequence[PendingDraft], n_batch: int) -> Iterator[list[tuple[PendingDraft, int, bool]]]:

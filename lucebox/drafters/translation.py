@@ -11,7 +11,7 @@ import numpy as np
 from gguf import TokenType
 
 from lucebox.core import Int32Array
-from lucebox.drafters.model import common_prefix_length
+from lucebox.drafters.prefix import common_prefix_length
 from lucebox.text.tokenizer import Tokenizer
 from lucebox.text.vocabulary import Vocabulary
 

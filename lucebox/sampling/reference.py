@@ -1,5 +1,5 @@
-"""The kernels `rng`, `sampling` and `gumbel` in NumPy: what they compute, written plainly. Oracle of tests,
-and fallback."""
+"""The kernels `rng`, `sampling`, `gumbel` and `entropy` in NumPy: what they compute, written plainly. Oracle
+of tests, and fallback."""
 
 from __future__ import annotations
 
@@ -162,3 +162,9 @@ def gumbel_argmax(ids: Int32Array | None, probs: Float32Array, seed: int, positi
     u = ((high >> 6) * 2.0**26 + (low >> 6) + 0.5) / 2.0**52
     noise = -np.log(-np.log(u))
     return int(tokens[np.argmax(np.log(probs[places].astype(np.float64)) + noise)])
+
+
+def entropy(probs: Float32Array) -> float:
+    """The Shannon entropy, in nats, of a law with these probabilities, dense or sparse."""
+    p = probs[probs >= np.finfo(np.float32).tiny].astype(np.float64)
+    return max(0.0, float(-(p * np.log(p)).sum()))

@@ -13,8 +13,8 @@ from hypothesis.extra import numpy as hnp
 
 from lucebox._kernels import entropy
 from lucebox.core import Float32Array
-from lucebox.draft_length import reference
-from lucebox.draft_length.kernels import entropy as in_use
+from lucebox.sampling import reference
+from lucebox.sampling.kernels import entropy as in_use
 
 BOTH = pytest.mark.parametrize("implementation", [entropy, reference], ids=["kernel", "twin"])
 LOGITS = hnp.arrays(np.float32, st.integers(1, 3000), elements=st.floats(-80, 80, width=32))

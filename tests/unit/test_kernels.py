@@ -17,12 +17,10 @@ from lucebox.acceptance import reference as verify_twin
 from lucebox.acceptance import tree_reference as tree_twin
 from lucebox.acceptance.kernels import divergence, tree, verify
 from lucebox.bench import kernels as bench
-from lucebox.draft_length import reference as entropy_twin
-from lucebox.draft_length.kernels import entropy
 from lucebox.drafters import reference as suffix_twin
 from lucebox.drafters.kernels import suffix
 from lucebox.sampling import reference as sampling_twin
-from lucebox.sampling.kernels import gumbel, rng, sampling
+from lucebox.sampling.kernels import entropy, gumbel, rng, sampling
 from tests.support.enumerate import expected_accepted, first_tokens, joint_law, one_round
 from tests.support.source_tree import ROOT
 from tests.support.toy import P3, Q3, constant, markov
@@ -31,7 +29,7 @@ TWINS: Mapping[ModuleType, ModuleType] = {
     divergence: verify_twin,
     tree: tree_twin,
     verify: verify_twin,
-    entropy: entropy_twin,
+    entropy: sampling_twin,
     suffix: suffix_twin,
     gumbel: sampling_twin,
     rng: sampling_twin,
