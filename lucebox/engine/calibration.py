@@ -30,9 +30,14 @@ Measured = tuple[int, int, float]  # rows, tokens of context, ms
 class Model(Protocol):
     """What is used of a lucebox.runtime.runtime.Runtime."""
 
-    n_batch: int
-    n_ctx: int
-    cache: Cache
+    @property
+    def n_batch(self) -> int: ...
+
+    @property
+    def n_ctx(self) -> int: ...
+
+    @property
+    def cache(self) -> Cache: ...
 
     def forward(self, rows: Rows) -> object: ...
 

@@ -16,8 +16,15 @@ import msgspec
 
 from lucebox.config import EngineConfig
 from lucebox.cores import pinned
-from lucebox.engine.child_setup import EXIT_FAILED, EXIT_OK, EXIT_ORPHANED, report_aborts, set_up
-from lucebox.engine.messages import Event, Failed, Loading, Message, Ping, Pong, Ready, Shutdown
+from lucebox.engine.child_setup import (
+    EXIT_FAILED,
+    EXIT_OK,
+    EXIT_ORPHANED,
+    end_without_worker,
+    report_aborts,
+    set_up,
+)
+from lucebox.engine.messages import Degraded, Event, Failed, Loading, Message, Ping, Pong, Ready, Shutdown
 from lucebox.engine.outbox import Outbox
 from lucebox.errors import EngineError, LuceboxError
 from lucebox.wire import Channel, MalformedMessageError
@@ -49,7 +56,11 @@ def _serve(config: EngineConfig, abort_fd: int, inbox: SimpleQueue[Message], out
         from lucebox.engine.loop import EngineLoop
 
         loaded = load(
-            config, lambda stage, fraction: outbox.put(Loading(stage, fraction)), on_plan=outbox.put
+            config,
+            lambda stage, fraction: outbox.put(Loading(stage, fraction)),
+            on_worker_lost=lambda reason: end_without_worker(reason, abort_fd),
+            on_plan=outbox.put,
+            on_loss=lambda reason: outbox.put(Degraded(reason)),
         )
         outbox.put(Ready(loaded.info))
         EngineLoop(loaded.stepper, loaded.admission, inbox, outbox.put).run()

@@ -170,7 +170,7 @@ class ProcessClient(EngineClient):
     def _survives(self, death: Death) -> bool:
         """After a death: fails what has to be, waits a little, and says whether to start another process."""
         error = death.error or EngineError(death.reason, remedy="see the log of the engine")
-        if self._info is None and death.error is not None:
+        if self._info is None and (death.error is not None or death.is_lost_worker):
             self._give_up(error)
             return False
         if self._info is not None and death.is_lost_worker:

@@ -11,7 +11,7 @@ from lucebox.cores import pinned
 from lucebox.engine.client import EngineClient, EngineState, StatusHandler
 from lucebox.engine.loader import load
 from lucebox.engine.loop import EngineLoop
-from lucebox.engine.messages import Failed, Loading, Message, Ready, Shutdown
+from lucebox.engine.messages import Degraded, Failed, Loading, Message, Ready, Shutdown
 from lucebox.engine.outbox import Outbox
 from lucebox.engine.step import RoundHandler
 from lucebox.errors import EngineError, LuceboxError
@@ -71,7 +71,14 @@ class ThreadClient(EngineClient):
             self._outbox.close()
 
     def _serve(self) -> None:
-        loaded = load(self._config, self._report_loading, self._on_round, on_plan=self._outbox.put)
+        loaded = load(
+            self._config,
+            self._report_loading,
+            self._on_round,
+            on_worker_lost=lambda reason: logger.critical("%s; what it computes may never end", reason),
+            on_plan=self._outbox.put,
+            on_loss=lambda reason: self._outbox.put(Degraded(reason)),
+        )
         try:
             self._outbox.put(Ready(loaded.info))
             EngineLoop(loaded.stepper, loaded.admission, self._inbox, self._outbox.put).run()
