@@ -187,3 +187,15 @@ def test_a_full_cache_costs_guesses_only() -> None:
     serial, ahead = (ask(mode, params, n_ctx=24)[0] for mode in ("off", "on"))
     assert serial.tokens == ahead.tokens
     assert len(serial.tokens) == 21
+
+
+def test_auto_begins_when_costs_are_known() -> None:
+    made = harness("auto", draft=TARGET)
+    made.costs.verify.set([(1, 0, 5.0), (5, 0, 5.0)])
+    assert made.ask(PROMPT, GREEDY).finish.timings.n_overlapped == 0  # nothing is known of the draft model
+    made.costs.draft.set([(1, 0, 0.1)])
+    timings = made.ask(PROMPT, GREEDY).finish.timings
+    assert 0 < timings.n_foreseen <= timings.n_overlapped < timings.n_rounds
+    assert timings.hidden_ms > 0.0
+    assert made.costs.hidden_share > 0.1
+    made.stepper.close()
