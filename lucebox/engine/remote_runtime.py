@@ -184,7 +184,7 @@ class RemoteRuntime:
             if self._closing.is_set():
                 process.close()
         try:
-            self._tell_ready(process, process.wait_loaded(self._on_progress))
+            self._tell_ready(process, process.wait_loaded(self._show_progress))
             process.wait()
         except DraftLostError:
             pass  # how it ended tells more
@@ -195,6 +195,11 @@ class RemoteRuntime:
                     self._ready = None
             ending = process.reap(EXIT_TIMEOUT_S)
         raise DraftLostError(process.why_killed or str(ending))
+
+    def _show_progress(self, fraction: float) -> None:
+        """Of the first load only: later ones are nothing that anybody waits for."""
+        if not self._was_ready:
+            self._on_progress(fraction)
 
     def _tell_ready(self, process: DraftProcess, loaded: Loaded) -> None:
         with self._changed:

@@ -49,8 +49,14 @@ def losses() -> list[str]:
 @pytest.fixture
 def remote(model: Path, losses: list[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[RemoteRuntime]:
     monkeypatch.setattr(remote_runtime, "FIRST_BACKOFF_S", 0.01)
-    with RemoteRuntime.load(config_of(model), layout(), on_loss=losses.append) as remote:
+    fractions: list[float] = []
+    with RemoteRuntime.load(
+        config_of(model), layout(), on_progress=fractions.append, on_loss=losses.append
+    ) as remote:
+        assert fractions[-1] == 1.0
+        fractions.clear()
         yield remote
+        assert not fractions, "a model that comes back is loaded in silence"
 
 
 def eventually(condition: Callable[[], bool], timeout_s: float = 30.0) -> bool:
