@@ -38,17 +38,13 @@ class CostFile:
         self._file.write(table.to_dict())
 
 
-def model_key(config: ModelConfig, devices: str) -> dict[str, Any]:
-    """What the costs of a model depend on; `devices` says more than their names do, and which layers are
-    where."""
+def model_key(config: ModelConfig, hardware: str) -> dict[str, Any]:
+    """What the costs of a model depend on; `hardware` is its layout's."""
     status = Path(config.path).stat()
     return {
         "n_bytes": status.st_size,
         "mtime_ns": status.st_mtime_ns,
-        "device": devices,
-        "split": config.split,
-        "n_cpu_layers": config.n_cpu_layers,
-        "cpu_moe": config.cpu_moe,
+        "hardware": hardware,
         "n_threads": config.n_threads,
         "cores": config.cores,
         "kv_type": config.kv_type,

@@ -55,6 +55,15 @@ class Layout:
         n_layers.sort(key=lambda share: -share[0])
         return tuple(device for n, device in n_layers if n)
 
+    @property
+    def hardware(self) -> str:
+        """Which part lies on what, by descriptions: names may mean other devices another day."""
+        devices = [
+            f"{device.description} ({device.backend}{f' at {device.worker}' if device.worker else ''})"
+            for device in self.devices
+        ]
+        return f"{devices} {self.layers} {self.input} {self.output} {self.experts}"
+
     def __str__(self) -> str:
         """As `CUDA0 (24 layers), CPU (4 layers)`."""
         if self.is_single:

@@ -87,8 +87,7 @@ def test_a_key_tells_files_options_and_devices_apart(tmp_path: Path) -> None:
     config = ModelConfig(path=str(path), device="CPU", n_threads=2, kv_type="f16")
     keys = [model_key(config, "Fast CPU"), model_key(config, "Slow CPU")]
     changes = ({"n_threads": 4}, {"kv_type": "f32"}, {"quantise": "q4_0"}, {"n_head_rows": 100})
-    places = ({"split": (3.0, 1.0)}, {"n_cpu_layers": 1}, {"cpu_moe": True}, {"cores": (0,)})
-    for changed in (*changes, *places, {"cpu_kernels": "ggml"}):
+    for changed in (*changes, {"cores": (0,)}, {"cpu_kernels": "ggml"}):
         options = {"path": str(path), "device": "CPU", "n_threads": 2, "kv_type": "f16"} | changed
         keys.append(model_key(ModelConfig(**options), "Fast CPU"))  # type: ignore[arg-type]
     path.write_bytes(b"123456")
