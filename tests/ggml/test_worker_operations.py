@@ -59,10 +59,12 @@ def test_the_real_device_says_what_it_supports(link: WorkerLink) -> None:
         library.ggml_free(context)
 
 
-@pytest.mark.parametrize("arch", ["llama", "qwen2"])
-def test_every_operation_of_a_model_can_be_asked_for(link: WorkerLink, tmp_path: Path, arch: str) -> None:
+@pytest.mark.parametrize(("arch", "n_expert"), [("llama", 0), ("qwen2", 0), ("llama", 4)])
+def test_every_operation_of_a_model_can_be_asked_for(
+    link: WorkerLink, tmp_path: Path, arch: str, n_expert: int
+) -> None:
     library, cpu = load(), find_device("CPU")
-    model = write_tiny(tmp_path / "tiny.gguf", arch, dtype="q4_0")
+    model = write_tiny(tmp_path / "tiny.gguf", arch, dtype="q4_0", n_expert=n_expert)
     with Runtime.load(model, device="CPU", n_threads=1, n_ctx=256, cpu_kernels="ggml") as runtime:
         graph = runtime.graphs.get(Shape(8, 256, 2, gathers=True)).pointer
         nodes = [library.ggml_graph_node(graph, i) for i in range(library.ggml_graph_n_nodes(graph))]
