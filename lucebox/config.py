@@ -89,8 +89,8 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     draft_device: Annotated[
         str,
         Flag(
-            "where the draft model runs, likewise; `auto`: a device of its own that is at least half as fast as "
-            "the target's, else the same",
+            "where the draft model runs, likewise; `auto`: a device of its own that is at least half as fast "
+            "as the target's, else the same",
             Text(),
             "DEVICE[,DEVICE…]",
         ),
