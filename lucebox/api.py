@@ -23,6 +23,7 @@ from lucebox.engine.messages import (
 from lucebox.engine.outbox import Outbox
 from lucebox.engine.step import RoundHandler
 from lucebox.engine.thread_client import ThreadClient
+from lucebox.engine.timeline import WorkHandler, ignore
 from lucebox.engine.timings import Timings
 from lucebox.errors import EngineError, TemplateError
 from lucebox.gguf import read
@@ -106,10 +107,12 @@ class Engine:
         *,
         on_status: StatusHandler | None = None,
         on_round: RoundHandler | None = None,
+        on_work: WorkHandler = ignore,
     ) -> Self:
-        """An engine for a resolved configuration; `on_round` hears of rounds, in its thread."""
+        """An engine for a resolved configuration; `on_round` hears of rounds, in its thread, and `on_work` of
+        what each model computed when."""
         engine = cls.__new__(cls)
-        engine._open(config, on_status, on_round)
+        engine._open(config, on_status, on_round, on_work)
         return engine
 
     def _open(
@@ -117,9 +120,10 @@ class Engine:
         config: EngineConfig,
         on_status: StatusHandler | None = None,
         on_round: RoundHandler | None = None,
+        on_work: WorkHandler = ignore,
     ) -> None:
         self._ids = itertools.count()
-        self._client = ThreadClient(config, on_status, on_round)
+        self._client = ThreadClient(config, on_status, on_round, on_work)
         self._client.start()
         try:
             with read(config.target.path) as file:

@@ -50,6 +50,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="0.9",
         help="how often SSD has the next draft ready [default: %(default)s]",
     )
+    parser.add_argument(
+        "--beta",
+        metavar="X",
+        default="0.5",
+        help="how often the draft model's second guess is right where the first was not, for Lucebox's own "
+        "overlap [default: %(default)s]",
+    )
     parser.add_argument("--plot", metavar="FILE", help="draw it, too: FILE.png or FILE.svg")
 
 
@@ -69,11 +76,12 @@ def run(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
     else:
         costs = CostModel.textbook(DEFAULT_C if arguments.c is None else _number("c", arguments.c))
     path = None if arguments.plot is None else plots.check_path(arguments.plot)
-    tables = [_lengths(alphas, costs, n_max), _schedules(alphas, costs, n_max, hit_rate)]
+    beta = _number("beta", arguments.beta)
+    tables = [_lengths(alphas, costs, n_max), _schedules(alphas, costs, n_max, hit_rate, beta)]
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
     console.print(*tables, sep="\n")
     if path is not None:
-        plots.plot_speed_up(path, alphas, costs, n_max, hit_rate)
+        plots.plot_speed_up(path, alphas, costs, n_max, hit_rate, beta)
         console.print(f"drawn to {path}", soft_wrap=True, highlight=False, markup=False)
     return 0
 
@@ -96,14 +104,16 @@ def _lengths(alphas: list[float], costs: CostModel, n_max: int) -> Table:
     return table
 
 
-def _schedules(alphas: list[float], costs: CostModel, n_max: int, hit_rate: float) -> Table:
+def _schedules(alphas: list[float], costs: CostModel, n_max: int, hit_rate: float, beta: float) -> Table:
     """Serial and overlapped drafting, each at its best length."""
+    from lucebox.research.overlapped import best_overlapped
     from lucebox.research.simulator import Dsi, best_pearl, best_serial, best_ssd
 
     lengths, two_or_more = range(1, n_max + 1), range(2, max(2, n_max) + 1)
     rows: dict[str, list[Schedule]] = {
         "serial": [best_serial(alpha, costs, range(n_max + 1)) for alpha in alphas],
         "PEARL": [best_pearl(alpha, costs, two_or_more) for alpha in alphas],
+        f"overlap, β = {beta:g}": [best_overlapped(alpha, costs, beta, lengths) for alpha in alphas],
         f"SSD, h = {hit_rate:g}": [best_ssd(alpha, costs, hit_rate, lengths) for alpha in alphas],
         "SSD, h = 1": [best_ssd(alpha, costs, 1.0, lengths) for alpha in alphas],
         "DSI, L = 1": [Dsi(1) for _ in alphas],

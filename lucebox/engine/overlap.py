@@ -95,7 +95,8 @@ class RunAhead:
             if self._has_cells(o, h):
                 chosen.append((o, h))
                 total += h.chance
-        return chosen if self._is_worth_waiting(len(chosen), total) else []
+        spares = sum(h.chance for _, h in chosen if h.token is not None)  # asking for one spares no forward
+        return chosen if self._is_worth_waiting(len(chosen), spares) else []
 
     def _is_worth_waiting(self, n: int, chance: float) -> bool:
         if not self.ms_of_rows[n]:

@@ -14,6 +14,7 @@ from lucebox.engine.loop import EngineLoop
 from lucebox.engine.messages import Degraded, Failed, Loading, Message, Ready, Shutdown
 from lucebox.engine.outbox import Outbox
 from lucebox.engine.step import RoundHandler
+from lucebox.engine.timeline import WorkHandler, ignore
 from lucebox.errors import EngineError, LuceboxError
 
 logger = logging.getLogger(__name__)
@@ -22,7 +23,8 @@ logger = logging.getLogger(__name__)
 class ThreadClient(EngineClient):
     """Runs the engine in one thread and hands its events out in another, so that no handler slows it.
 
-    `on_round` is called in the engine's thread, as lucebox.engine.step.Stepper says.
+    `on_round` is called in the engine's thread, as lucebox.engine.step.Stepper says, `on_work` in whichever
+    computes, as lucebox.engine.timeline.
     """
 
     def __init__(
@@ -30,10 +32,12 @@ class ThreadClient(EngineClient):
         config: EngineConfig,
         on_status: StatusHandler | None = None,
         on_round: RoundHandler | None = None,
+        on_work: WorkHandler = ignore,
     ) -> None:
         super().__init__(on_status)
         self._config = config
         self._on_round = on_round
+        self._on_work = on_work
         self._inbox: SimpleQueue[Message] = SimpleQueue()
         self._outbox = Outbox()
         self._engine = threading.Thread(target=self._run, name="lucebox-engine", daemon=True)
@@ -78,6 +82,7 @@ class ThreadClient(EngineClient):
             on_worker_lost=lambda reason: logger.critical("%s; what it computes may never end", reason),
             on_plan=self._outbox.put,
             on_loss=lambda reason: self._outbox.put(Degraded(reason)),
+            on_work=self._on_work,
         )
         try:
             self._outbox.put(Ready(loaded.info))

@@ -92,7 +92,7 @@ class Overlapped(Schedule):
         likely.sort(key=lambda o: -o.chance)
         ms = 0.0
         while chosen := [o for o in likely if o.n_ready < self.gamma][: self.width]:
-            chance = sum(o.chance for o in chosen)
+            chance = sum(o.chance for o in chosen if not o.asks)  # asking spares nothing by itself
             if chance * forward_ms <= forward_ms - max(0.0, verify_ms - ms):
                 break
             for o in chosen:

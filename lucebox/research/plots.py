@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lucebox.engine.timeline import DRAFT, TARGET, Span
 from lucebox.errors import ConfigError
 from lucebox.research.costs import CostModel
+from lucebox.research.overlapped import best_overlapped
 from lucebox.research.replay import Replay
 from lucebox.research.simulator import Dsi, Serial, best_pearl, best_serial, best_ssd
 
@@ -37,7 +39,12 @@ def check_path(path: str | Path) -> Path:
 
 
 def plot_speed_up(
-    path: str | Path, alphas: Sequence[float], costs: CostModel, n_max: int, hit_rate: float
+    path: str | Path,
+    alphas: Sequence[float],
+    costs: CostModel,
+    n_max: int,
+    hit_rate: float,
+    beta: float,
 ) -> None:
     """Two panels: serial drafting over draft lengths up to `n_max`, a line for each acceptance rate; and the
     schedules of lucebox.research.simulator over acceptance rates, each at its best length up to `n_max`.
@@ -48,7 +55,7 @@ def plot_speed_up(
     figure = _figure(11.0, 4.6)
     left, right = figure.subplots(1, 2)
     _draw_lengths(left, alphas, costs, n_max)
-    _draw_schedules(right, costs, n_max, hit_rate)
+    _draw_schedules(right, costs, n_max, hit_rate, beta)
     figure.savefig(path, dpi=_DPI)
 
 
@@ -69,6 +76,41 @@ def plot_positions(path: str | Path, replays: Mapping[str, Replay]) -> None:
     axes.legend(frameon=False)
     _tidy(axes)
     figure.savefig(path, dpi=_DPI)
+
+
+def plot_timelines(path: str | Path, runs: Mapping[str, Sequence[Span]], window_ms: float) -> None:
+    """When target and draft model computed, two bars for each run, over `window_ms` from its middle on.
+
+    Raises ConfigError for a file name that is neither PNG nor SVG, and where matplotlib is missing.
+    """
+    path = check_path(path)
+    figure = _figure(11.0, 0.9 + 0.9 * len(runs))
+    axes = figure.subplots()
+    labels: list[str] = []
+    for name, spans in runs.items():
+        shown, start_s = _window(spans, window_ms)
+        for party, colour in ((TARGET, _colour(0)), (DRAFT, _colour(1))):
+            at = -len(labels)
+            labels.append(f"{name}: {party}")
+            for is_ahead, alpha in ((False, 1.0), (True, 0.6)):
+                bars = [
+                    (1000.0 * (span.start_s - start_s), 1000.0 * (span.end_s - span.start_s))
+                    for span in shown
+                    if span.party == party and span.is_ahead == is_ahead
+                ]
+                axes.broken_barh(bars, (at - 0.4, 0.8), color=colour, alpha=alpha, linewidth=0.0)
+    axes.set(xlabel="milliseconds (paler: guesses for an outcome not known yet)", xlim=(0.0, window_ms))
+    axes.set_yticks([-i for i in range(len(labels))], labels)
+    _tidy(axes)
+    figure.savefig(path, dpi=_DPI)
+
+
+def _window(spans: Sequence[Span], window_ms: float) -> tuple[list[Span], float]:
+    """The spans of `window_ms` from the middle of them on, and when that begins: with a verification."""
+    verifying = sorted(span.start_s for span in spans if span.party == TARGET)
+    start_s = verifying[len(verifying) // 2] if verifying else 0.0
+    end_s = start_s + window_ms / 1000.0
+    return [span for span in spans if span.end_s > start_s and span.start_s < end_s], start_s
 
 
 def _draw_lengths(axes: Axes, alphas: Sequence[float], costs: CostModel, n_max: int) -> None:
@@ -98,12 +140,15 @@ def _draw_lengths(axes: Axes, alphas: Sequence[float], costs: CostModel, n_max: 
     _tidy(axes)
 
 
-def _draw_schedules(axes: Axes, costs: CostModel, n_max: int, hit_rate: float) -> None:
+def _draw_schedules(axes: Axes, costs: CostModel, n_max: int, hit_rate: float, beta: float) -> None:
     alphas = np.linspace(0.05, 0.97, _N_ALPHAS).tolist()
     lengths = range(1, n_max + 1)
     schedules = {
         "serial": [best_serial(a, costs, range(n_max + 1)).speed_up(a, costs) for a in alphas],
         "PEARL": [best_pearl(a, costs, range(2, max(n_max, 2) + 1)).speed_up(a, costs) for a in alphas],
+        f"overlap, β = {beta:g}": [
+            best_overlapped(a, costs, beta, lengths).speed_up(a, costs) for a in alphas
+        ],
         f"SSD, hit rate {hit_rate:g}": [
             best_ssd(a, costs, hit_rate, lengths).speed_up(a, costs) for a in alphas
         ],
