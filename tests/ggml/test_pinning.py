@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,11 @@ def model(tmp_path: Path) -> Path:
 
 def affinities() -> dict[int, frozenset[int]]:
     """The cores of each thread of this process."""
-    return {int(task.name): frozenset(os.sched_getaffinity(int(task.name))) for task in TASKS.iterdir()}
+    found = {}
+    for task in TASKS.iterdir():
+        with suppress(ProcessLookupError):  # it ended meanwhile
+            found[int(task.name)] = frozenset(os.sched_getaffinity(int(task.name)))
+    return found
 
 
 def compute(model: Path, n_threads: int) -> dict[int, frozenset[int]]:
