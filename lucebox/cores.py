@@ -6,23 +6,25 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from pathlib import Path
 
 logger = logging.getLogger(__name__)
 
+_PERFORMANCE_CPUS = Path("/sys/devices/cpu_core/cpus")
 # The hardware threads of a physical core, by number; one without hyperthreading.
 Core = tuple[int, ...]
 
 
 def physical_cores() -> int:
-    """Physical cores open to this process: hyperthreads count once, limits of affinity and cgroups hold."""
+    """Physical cores open to this process: hyperthreads count once, slow cores beside fast ones not at all,
+    limits of affinity and cgroups hold."""
     if sys.platform == "darwin":
         return _performance_cores() or os.cpu_count() or 1
     if not hasattr(os, "sched_getaffinity"):
         return os.cpu_count() or 1
-    cpus = os.sched_getaffinity(0)
+    cpus = _fast(os.sched_getaffinity(0))
     n_cores = len({_siblings(cpu) for cpu in cpus})
     quota = _cgroup_quota(Path("/sys/fs/cgroup"))
     return max(1, min(n_cores, quota or n_cores))
@@ -99,6 +101,18 @@ def _siblings(cpu: int) -> str:
         return path.read_text().strip()
     except OSError:
         return str(cpu)
+
+
+def _fast(cpus: Set[int]) -> Set[int]:
+    """Without the slow cores of a processor that has two kinds, unless it may use no others: they would hold
+    every thread up at each barrier."""
+    try:
+        ranges = _PERFORMANCE_CPUS.read_text().strip().split(",")
+        bounds = [tuple(map(int, text.split("-"))) for text in ranges]
+    except (OSError, ValueError):  # only processors of two kinds have this file
+        return cpus
+    fast = {cpu for bound in bounds for cpu in range(bound[0], bound[-1] + 1)}
+    return cpus & fast or cpus
 
 
 def _cgroup_quota(root: Path) -> int | None:

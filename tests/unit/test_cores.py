@@ -31,6 +31,22 @@ def test_hyperthreads_are_one_core(monkeypatch: pytest.MonkeyPatch) -> None:
     assert physical_cores() == 4
 
 
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [("0-3\n", 2), ("0-1,3\n", 2), ("0\n", 1), ("8-11\n", 6), ("", 6), ("nonsense", 6), (None, 6)],
+)
+def test_slow_cores_beside_fast_ones_do_not_count(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: str | None, expected: int
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    monkeypatch.setattr(cores, "_siblings", lambda cpu: f"{cpu // 2}" if cpu < 4 else f"{cpu}")
+    monkeypatch.setattr(cores, "_cgroup_quota", lambda _: None)
+    monkeypatch.setattr(cores, "_PERFORMANCE_CPUS", tmp_path / "cpus")
+    if content is not None:
+        (tmp_path / "cpus").write_text(content)
+    assert physical_cores() == expected
+
+
 def test_affinity_narrows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
     assert physical_cores() == 1
