@@ -23,6 +23,9 @@ def load_model(
     return Runtime.load(
         config.path,
         device=config.device,
+        split=config.split,
+        n_cpu_layers=config.n_cpu_layers,
+        cpu_moe=config.cpu_moe,
         n_threads=config.n_threads,
         n_ctx=n_ctx,
         n_sequences=n_sequences,

@@ -34,7 +34,7 @@ _BLOCKING = re.compile(
           | buffer_(clear|free|init_tensor|reset|get_base|get_alloc_size)
           | load.* | unload | init.* | free | event_wait | get_default_buffer_type
           | dev_(init|memory|get_props|buffer_from_host_ptr|buffer_type)
-          | sched_.* | graph_copy | compare_graph_backend | rpc_.* | buft_get_alloc_size
+          | sched_(?!set_|get_|reset).* | graph_copy | compare_graph_backend | rpc_.* | buft_get_alloc_size
         )
       | gallocr_(new|new_n|free|reserve.*|alloc_graph) | tallocr_alloc | graph_compute.*
       | threadpool_.* | quantize_.*

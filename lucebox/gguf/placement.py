@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 
 from lucebox.errors import UnsupportedModelError
 from lucebox.ggml import _api
 from lucebox.ggml._api import Type
+from lucebox.ggml.device import Device
 from lucebox.ggml.library import Library
 from lucebox.gguf.packing import packed_info
 from lucebox.gguf.reader import GgufFile
@@ -20,43 +22,63 @@ _PROBE_ROWS = 512
 
 def choose_placements(
     library: Library,
-    device: int,
+    devices: Sequence[Device],
     file: GgufFile,
     matched: Sequence[tuple[TensorSpec, TensorInfo]],
     requantise: Requantise | None = None,
     *,
     packs: bool = False,
+    device_of: Callable[[TensorSpec], int] = lambda spec: 0,
 ) -> list[Placement]:
-    """Repacking buffer types come first where they can multiply with a matrix of that type and shape;
+    """Each tensor goes to the device that `device_of` says, an index into `devices`, or to the last one where
+    that cannot compute with it.
+
+    There, repacking buffer types come first where they can multiply with a matrix of that type and shape;
     everything else stays in the device's own, mapped from the file when the device can read host
-    memory. What `requantise` changes is never mapped. With `packs`, which is for CPUs only, our own kernels
-    (lucebox.gguf.packing) take, before all of these, what they can of what is not changed.
+    memory. What `requantise` changes is never mapped. With `packs` our own kernels (lucebox.gguf.packing)
+    take, on this machine's CPU and before all of these, what they can of what is not changed.
 
     A tied head is matrix and table at once: it is repacked as a second copy, and looked up from the
-    first. Raises UnsupportedModelError when the device cannot compute with a tensor at all.
+    first. Raises UnsupportedModelError when no device can compute with a tensor.
     """
-    can_map = library.can_map_host_memory(device)
     placements = []
-    with _Probe(library, device) as probe:
+    with ExitStack() as probing:
+        probes = [probing.enter_context(_Probe(library, device)) for device in devices]
         for spec, info in matched:
-            stored, buffer_type = _choose(probe, spec, info, requantise)
-            packed = packed_info(spec, info) if packs and stored is info else None
-            if packed is not None:
-                placements.append(
-                    Placement(spec, info, packed, probe.default, is_mapped=False, is_packed=True)
-                )
-                continue
-            if buffer_type is None:
-                name = library.ggml_backend_dev_name(device).decode()
+            wanted = device_of(spec)
+            owners = dict.fromkeys((wanted, len(devices) - 1))
+            found = (_place(probes[i], i, spec, info, requantise, packs=packs) for i in owners)
+            placement = next((placement for placement in found if placement is not None), None)
+            if placement is None:
                 raise UnsupportedModelError(
                     file.path,
                     f"tensor {info.name}",
-                    f"{name} cannot compute with {stored.type.name} of shape {info.shape}",
+                    f"{devices[wanted]} cannot compute with {info.type.name} of shape {info.shape}",
                     remedy="choose another device or another quantisation",
                 )
-            is_mapped = can_map and buffer_type == probe.default and stored is info
-            placements.append(Placement(spec, info, stored, buffer_type, is_mapped))
+            placements.append(placement)
     return placements
+
+
+def _place(
+    probe: _Probe,
+    device: int,
+    spec: TensorSpec,
+    info: TensorInfo,
+    requantise: Requantise | None,
+    *,
+    packs: bool,
+) -> Placement | None:
+    """Where on one device a tensor goes; None where that cannot compute with it."""
+    stored, buffer_type = _choose(probe, spec, info, requantise)
+    if packs and stored is info and probe.device.is_own_cpu:
+        packed = packed_info(spec, info)
+        if packed is not None:
+            return Placement(spec, info, packed, probe.default, False, is_packed=True, device=device)
+    if buffer_type is None:
+        return None
+    is_mapped = probe.can_map and buffer_type == probe.default and stored is info
+    return Placement(spec, info, stored, buffer_type, is_mapped, device=device)
 
 
 def _choose(
@@ -78,11 +100,12 @@ def _choose(
 class _Probe:
     """Builds single operations over empty buffers, for ggml to judge."""
 
-    def __init__(self, library: Library, device: int) -> None:
+    def __init__(self, library: Library, device: Device) -> None:
         self._library = library
-        self._device = device
-        self.default: int = library.ggml_backend_dev_buffer_type(device)
-        self.repacking_types = library.extra_buffer_types(device)
+        self.device = device
+        self.can_map = library.can_map_host_memory(device.pointer)
+        self.default: int = library.ggml_backend_dev_buffer_type(device.pointer)
+        self.repacking_types = library.extra_buffer_types(device.pointer)
         self.all_types = [*self.repacking_types, self.default]
         self._buffers: dict[int, int] = {}
         self._answers: dict[tuple[Use, int, tuple[int, ...], int], bool] = {}
@@ -125,7 +148,7 @@ class _Probe:
                     if use is Use.VECTOR
                     else library.ggml_mul_mat(context, weight, x)
                 )
-            return bool(library.ggml_backend_dev_supports_op(self._device, op))
+            return self.device.supports(op)
         finally:
             library.ggml_free(context)
 

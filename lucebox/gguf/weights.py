@@ -15,6 +15,7 @@ import numpy as np
 
 from lucebox.errors import OutOfMemoryError
 from lucebox.ggml._api import BackendBufferUsage, BackendDevType
+from lucebox.ggml.device import Device
 from lucebox.ggml.library import Library
 from lucebox.gguf.conversion import RowBlock, RowConverter, check_readable, in_order
 from lucebox.gguf.packing import PackedMatrix, Packer
@@ -30,7 +31,8 @@ class Placement:
     """Where one tensor of the graph goes; a mapped one is used where it lies in the file's mapping.
 
     `info` is the tensor in the file, `stored` what lies on the device: the same, or of another type, or
-    the bytes of a packed matrix (lucebox.gguf.packing).
+    the bytes of a packed matrix (lucebox.gguf.packing). `device` is an index into the devices that it was
+    chosen from.
     """
 
     spec: TensorSpec
@@ -39,6 +41,7 @@ class Placement:
     buffer_type: int
     is_mapped: bool
     is_packed: bool = False
+    device: int = 0
 
     @property
     def is_converted(self) -> bool:
@@ -49,13 +52,15 @@ class Weights:
     """The tensors of a model by the names its graph knows them by, packed matrices apart from the others.
     Owns their buffers, not the file.
 
-    The file must stay open as long: mapped tensors point into it. `close` is idempotent.
+    `owners` has each tensor's device, `device_bytes` what was allocated on each. The file must stay open as
+    long: mapped tensors point into it. `close` is idempotent.
     """
 
-    def __init__(self, library: Library, file: GgufFile) -> None:
+    def __init__(self, library: Library, file: GgufFile, n_devices: int) -> None:
         self.tensors: dict[str, int] = {}
         self.packed: dict[str, PackedMatrix] = {}
-        self.allocated_bytes = 0
+        self.owners: dict[int, int] = {}
+        self.device_bytes = [0] * n_devices
         self._library = library
         self._file = file
         self._contexts: list[int] = []
@@ -65,35 +70,44 @@ class Weights:
     def load(
         cls,
         library: Library,
-        device: int,
+        devices: Sequence[Device],
         file: GgufFile,
         placements: Sequence[Placement],
         *,
         n_threads: int = 1,
         on_progress: Callable[[float], None] | None = None,
     ) -> Weights:
-        """Maps or uploads every placement. `on_progress` gets the finished fraction of the bytes to be
-        copied, on the calling thread. Raises OutOfMemoryError when the device has no room."""
-        weights = cls(library, file)
-        by_type = defaultdict(list)
+        """Maps or uploads every placement, to its one of `devices`. `on_progress` gets the finished fraction
+        of the bytes to be copied, on the calling thread. Raises OutOfMemoryError when a device has no room.
+        """
+        weights = cls(library, file, len(devices))
+        copied, mapped = defaultdict(list), defaultdict(list)
         for placement in placements:
-            if not placement.is_mapped:
-                by_type[placement.buffer_type].append(placement)
+            if placement.is_mapped:
+                mapped[placement.device].append(placement)
+            else:
+                copied[placement.device, placement.buffer_type].append(placement)
         try:
-            weights._map(device, [placement for placement in placements if placement.is_mapped])
+            for index, group in mapped.items():
+                weights._map(devices[index].pointer, group)
             uploads = []
-            for buffer_type, group in by_type.items():
-                uploads += weights._allocate(buffer_type, group)
+            for (index, buffer_type), group in copied.items():
+                uploads += weights._allocate(index, buffer_type, group)
             weights._upload(uploads, n_threads, on_progress or (lambda fraction: None))
         except BaseException:
             weights.close()
             raise
         return weights
 
+    @property
+    def allocated_bytes(self) -> int:
+        return sum(self.device_bytes)
+
     def close(self) -> None:
         """Frees the buffers; no graph may use the tensors any more."""
         self.tensors.clear()
         self.packed.clear()
+        self.owners.clear()
         while self._buffers:
             self._library.ggml_backend_buffer_free(self._buffers.pop())
         while self._contexts:
@@ -120,7 +134,7 @@ class Weights:
                 )
                 assert status == 0, f"ggml_backend_tensor_alloc: {status}"
 
-    def _allocate(self, buffer_type: int, group: list[Placement]) -> list[tuple[Placement, int]]:
+    def _allocate(self, index: int, buffer_type: int, group: list[Placement]) -> list[tuple[Placement, int]]:
         tensors = self._new_tensors(group)
         buffer = self._library.ggml_backend_alloc_ctx_tensors_from_buft(self._contexts[-1], buffer_type)
         needed = sum(placement.stored.n_bytes for placement in group)
@@ -132,7 +146,7 @@ class Weights:
             )
         self._own(buffer)
         n_bytes = int(self._library.ggml_backend_buffer_get_size(buffer))
-        self.allocated_bytes += n_bytes
+        self.device_bytes[index] += n_bytes
         device = self._library.ggml_backend_buft_get_device(buffer_type)
         # The CPU's plain buffer type names no device.
         if not device or self._library.ggml_backend_dev_type(device) == BackendDevType.CPU:
@@ -219,6 +233,7 @@ class Weights:
                 self.packed[placement.spec.name] = Packer(placement.info).matrix(tensor)
             else:
                 self.tensors[placement.spec.name] = tensor
+            self.owners[tensor] = placement.device
             tensors.append(tensor)
         return tensors
 

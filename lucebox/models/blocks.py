@@ -8,7 +8,7 @@ from typing import Literal
 from lucebox.gguf.fusion import Fusion
 from lucebox.gguf.specs import TensorSpec, Use
 from lucebox.models import experts
-from lucebox.models.forward import Forward, RopeMode, Tensor
+from lucebox.models.forward import Forward, RopeMode, Section, Tensor
 from lucebox.models.hparams import Hparams
 
 FFN_GATE_UP = "ffn_gate_up"
@@ -85,6 +85,7 @@ def build_decoder(forward: Forward, hparams: Hparams, rope_mode: RopeMode) -> No
     for layer in range(hparams.n_layers):
         is_last = layer == hparams.n_layers - 1
         block = f"blk.{layer}."
+        forward.begin(Section.LAYER, layer)
         normed = forward.rms_norm(x, block + "attn_norm.weight", hparams.norm_eps)
         query = attention_inputs(
             forward, hparams, layer, normed, rope_mode, needs_query=_is_used(forward, is_last)
@@ -97,6 +98,7 @@ def build_decoder(forward: Forward, hparams: Hparams, rope_mode: RopeMode) -> No
         x = forward.add(forward.linear(attended, block + "attn_output"), x)
         normed = forward.rms_norm(x, block + "ffn_norm.weight", hparams.norm_eps)
         x = forward.add(feed_forward(forward, hparams, block, normed), x)
+    forward.begin(Section.OUTPUT)
     hidden = forward.rms_norm(x, "output_norm.weight", hparams.norm_eps)
     forward.finish(hidden, "output")
 

@@ -34,7 +34,8 @@ def mixture(forward: Forward, experts: Experts, block: str, x: Tensor) -> Tensor
     """The answers of the experts that each row of [n_embd, n_rows] picks, weighed: [n_embd, n_rows]."""
     chosen, weights = forward.route(x, block + _ROUTER, experts.n_used, is_normalised=experts.is_normalised)
     rows = forward.rows_alone(x)
-    gate = forward.linear_experts(rows, f"{block}ffn_gate_exps", chosen)
-    up = forward.linear_experts(rows, f"{block}ffn_up_exps", chosen)
-    answers = forward.linear_experts(forward.swiglu(gate, up), f"{block}ffn_down_exps", chosen)
-    return forward.weighted_sum(answers, weights)
+    with forward.experts():
+        gate = forward.linear_experts(rows, f"{block}ffn_gate_exps", chosen)
+        up = forward.linear_experts(rows, f"{block}ffn_up_exps", chosen)
+        answers = forward.linear_experts(forward.swiglu(gate, up), f"{block}ffn_down_exps", chosen)
+        return forward.weighted_sum(answers, weights)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import Enum, IntEnum, auto
 from typing import NamedTuple
 
 from lucebox.ggml import _api
@@ -31,6 +32,22 @@ class RopeMode(IntEnum):
     HALVES = GGML_ROPE_TYPE_NEOX  # (0, n/2), (1, n/2 + 1), ...
 
 
+class Section(Enum):
+    """A stretch of a network that one device computes."""
+
+    INPUT = auto()  # token embeddings
+    LAYER = auto()
+    EXPERTS = auto()  # of a layer
+    OUTPUT = auto()  # final norm and head
+
+
+class Part(NamedTuple):
+    """A section, of a certain layer where there are many."""
+
+    section: Section
+    layer: int = 0
+
+
 class Shape(NamedTuple):
     """What distinguishes one graph of a model from another.
 
@@ -52,8 +69,6 @@ class KeyValues:
 
     keys: Sequence[Tensor]
     values: Sequence[Tensor]
-    n_cells: int
-    element_bytes: int
 
 
 @dataclass(slots=True)
@@ -68,7 +83,11 @@ class Inputs:
 
 
 class Forward:
-    """Builds the nodes of one forward. Shapes in comments have ne0 first, as ggml has them."""
+    """Builds the nodes of one forward. Shapes in comments have ne0 first, as ggml has them.
+
+    `parts` says of each node which part of the network it belongs to. In layers among `exact_layers` a row's
+    result depends on that row alone, not on how many there are, as our own kernels promise.
+    """
 
     def __init__(
         self,
@@ -80,6 +99,7 @@ class Forward:
         packed: Mapping[str, PackedMatrix],
         key_values: KeyValues,
         hparams: Hparams,
+        exact_layers: Container[int] = (),
     ) -> None:
         self._library = library
         self._context = context
@@ -90,6 +110,9 @@ class Forward:
         self._group_mask: Tensor | None = None
         self._key_values = key_values
         self._hparams = hparams
+        self._exact_layers = exact_layers
+        self._part = Part(Section.INPUT)
+        self.parts: dict[Tensor, Part] = {}
         self.shape = shape
         self.inputs = Inputs(
             tokens=self._input(Type.I32, shape.n_rows),
@@ -104,6 +127,17 @@ class Forward:
     @property
     def n_outputs(self) -> int:
         return self.shape.n_outputs
+
+    def begin(self, section: Section, layer: int = 0) -> None:
+        """What is built from now on belongs to this part."""
+        self._part = Part(section, layer)
+
+    @contextmanager
+    def experts(self) -> Iterator[None]:
+        """What is built inside belongs to the experts of the layer at hand."""
+        part, self._part = self._part, Part(Section.EXPERTS, self._part.layer)
+        yield
+        self._part = part
 
     # Operations, in the order a network uses them.
 
@@ -198,7 +232,7 @@ class Forward:
         library, h = self._library, self._hparams
         if self.inputs.mask is None:
             self.inputs.mask = self._input(Type.F16, self.shape.n_kv, self.shape.n_rows)
-        if self._attends_by_group:
+        if self._attends_by_group(layer):
             n_group = h.n_heads // h.n_heads_kv
             rows = self._op(library.ggml_reshape_3d, query, h.head_dim_k, n_group, h.n_heads_kv)
             by_group = self._flash_attention(layer, rows, self._mask_of_group(n_group), scale)
@@ -216,15 +250,13 @@ class Forward:
         self._library.ggml_flash_attn_ext_set_prec(attended, Prec.F32)
         return attended
 
-    @property
-    def _attends_by_group(self) -> bool:
+    def _attends_by_group(self, layer: int) -> bool:
         """Whether the query heads that share keys stand for the rows of one head.
 
-        ggml sums the attention of a single row in another order than that of several. Where our own kernels
-        promise that a row's result depends on that row alone, that would break it.
+        ggml sums the attention of a single row in another order than that of several.
         """
         is_split = self.shape.n_rows == 1 and self.shape.n_kv >= _SPLIT_KV
-        return is_split and bool(self._packed) and self._hparams.n_heads > self._hparams.n_heads_kv
+        return is_split and layer in self._exact_layers and self._hparams.n_heads > self._hparams.n_heads_kv
 
     def _mask_of_group(self, n_group: int) -> Tensor:
         """The single row's mask, once for each head of a group."""
@@ -264,10 +296,10 @@ class Forward:
         return chosen, weights
 
     def product_by_row(self, x: Tensor, name: str) -> Tensor:
-        """name.weight @ x: [n_out, n_rows]. Where our own kernels promise that a row's result depends on that
-        row alone, each row is a product of its own: several at once are summed in another order."""
+        """name.weight @ x: [n_out, n_rows]. In an exact layer each row is a product of its own: several at
+        once are summed in another order."""
         weight = self._weights[name + ".weight"]
-        if not self._packed:
+        if self._part.layer not in self._exact_layers:
             return self._op(self._library.ggml_mul_mat, weight, x)
         n_in, n_rows = _api.Tensor.from_address(x).ne[:2]
         rows = self._op(self._library.ggml_reshape_3d, x, n_in, 1, n_rows)
@@ -322,7 +354,9 @@ class Forward:
         self._library.ggml_build_forward_expand(self._graph, x)
 
     def _op(self, function: Callable[..., int], *arguments: object) -> Tensor:
-        return int(function(self._context, *arguments))
+        tensor = int(function(self._context, *arguments))
+        self.parts[tensor] = self._part
+        return tensor
 
     def _input(self, kind: Type, *shape: int) -> Tensor:
         ne0, ne1 = shape if len(shape) == 2 else (shape[0], 1)
@@ -332,8 +366,7 @@ class Forward:
 
     def _visible(self, cache: Tensor, head_dim: int) -> Tensor:
         """The first n_kv cells of [head_dim, n_cells, n_heads_kv]."""
-        row_bytes = head_dim * self._key_values.element_bytes
-        head_bytes = row_bytes * self._key_values.n_cells
+        _, row_bytes, head_bytes = _api.Tensor.from_address(cache).nb[:3]
         n_heads = self._hparams.n_heads_kv
         return self._op(
             self._library.ggml_view_3d, cache, head_dim, self.shape.n_kv, n_heads, row_bytes, head_bytes, 0

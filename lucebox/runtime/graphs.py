@@ -17,6 +17,7 @@ from lucebox.models.forward import Forward, Shape
 from lucebox.models.hparams import Hparams
 
 if TYPE_CHECKING:
+    from lucebox.ggml.backend import Backend
     from lucebox.runtime.builder import Builder
 
 ROW_BUCKETS = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
@@ -74,14 +75,14 @@ class Port:
 
 
 class Graph:
-    """One forward of one shape, allocated. Owns its ggml context."""
+    """One forward of one shape. Owns its ggml context."""
 
     def __init__(
         self, library: Library, context: int, graph: int, forward: Forward, hparams: Hparams
     ) -> None:
         self._library = library
         self._hparams = hparams
-        self._context = context
+        self.context = context
         self.pointer = graph
         self.forward = forward
         self.shape = forward.shape
@@ -96,21 +97,29 @@ class Graph:
         self.logits: Port | None = None
         self.hidden: Port | None = None
 
-    def bind(self, is_host: bool) -> None:
+    def bind(self) -> None:
         """Opens the ports, once the tensors have their memory."""
-        library, inputs, shape, h = self._library, self.forward.inputs, self.shape, self._hparams
-
-        def port(tensor: int | None, dims: tuple[int, ...], dtype: type[np.generic]) -> Port | None:
-            return None if tensor is None else Port(library, tensor, dims, dtype, is_host)
-
+        inputs, shape, h = self.forward.inputs, self.shape, self._hparams
         rows = (shape.n_rows,)
-        self.tokens = Port(library, inputs.tokens, rows, np.int32, is_host)
-        self.positions = Port(library, inputs.positions, rows, np.int32, is_host)
-        self.cells = Port(library, inputs.cells, rows, np.int64, is_host)
-        self.mask = port(inputs.mask, (shape.n_rows, shape.n_kv), np.uint16)
-        self.outputs = port(inputs.outputs, (shape.n_outputs,), np.int32)
-        self.logits = port(self.forward.logits, (shape.n_outputs, self._n_logits()), np.float32)
-        self.hidden = port(self.forward.hidden, (shape.n_outputs, h.n_embd), np.float32)
+        self.tokens = self._port(inputs.tokens, rows, np.int32)
+        self.positions = self._port(inputs.positions, rows, np.int32)
+        self.cells = self._port(inputs.cells, rows, np.int64)
+        self.mask = self._optional_port(inputs.mask, (shape.n_rows, shape.n_kv), np.uint16)
+        self.outputs = self._optional_port(inputs.outputs, (shape.n_outputs,), np.int32)
+        self.logits = self._optional_port(
+            self.forward.logits, (shape.n_outputs, self._n_logits()), np.float32
+        )
+        self.hidden = self._optional_port(self.forward.hidden, (shape.n_outputs, h.n_embd), np.float32)
+
+    def _port(self, tensor: int, dims: tuple[int, ...], dtype: type[np.generic]) -> Port:
+        buffer = _api.Tensor.from_address(tensor).buffer
+        is_host = bool(self._library.ggml_backend_buffer_is_host(buffer))
+        return Port(self._library, tensor, dims, dtype, is_host)
+
+    def _optional_port(
+        self, tensor: int | None, dims: tuple[int, ...], dtype: type[np.generic]
+    ) -> Port | None:
+        return None if tensor is None else self._port(tensor, dims, dtype)
 
     def _n_logits(self) -> int:
         """Tokens that the head knows: fewer than the vocabulary has where it was cut."""
@@ -130,9 +139,9 @@ class Graph:
                 port.pull()
 
     def close(self) -> None:
-        if self._context:
-            self._library.ggml_free(self._context)
-        self._context = 0
+        if self.context:
+            self._library.ggml_free(self.context)
+        self.context = 0
 
 
 class GraphCache:
@@ -142,13 +151,13 @@ class GraphCache:
     one ever come, the arena moves and the graphs built before are dropped.
     """
 
-    def __init__(self, library: Library, buffer_type: int, builder: Builder, capacity: int) -> None:
+    def __init__(self, library: Library, backend: Backend, builder: Builder, capacity: int) -> None:
         self._library = library
+        self._backend = backend
         self._builder = builder
         self._capacity = capacity
-        self._is_host = bool(library.ggml_backend_buft_is_host(buffer_type))
         self._graphs: OrderedDict[Shape, Graph] = OrderedDict()
-        self._allocator = library.ggml_gallocr_new(buffer_type)
+        self._allocator = library.ggml_gallocr_new(backend.buffer_type)
         self.n_built = 0
 
     def __len__(self) -> int:
@@ -158,14 +167,20 @@ class GraphCache:
     def arena_bytes(self) -> int:
         return int(self._library.ggml_gallocr_get_buffer_size(self._allocator, 0))
 
+    @property
+    def device_bytes(self) -> tuple[int, ...]:
+        return (self.arena_bytes,)
+
     def get(self, shape: Shape) -> Graph:
-        """The graph of `shape`, ready to be filled and computed. Raises OutOfMemoryError."""
+        """The graph of `shape`, ready to be filled and computed. Raises OutOfMemoryError, and DeviceError
+        when the device lacks an operation."""
         graph = self._graphs.get(shape)
         if graph is not None:
             self._graphs.move_to_end(shape)
             return graph
         graph = self._builder.build(shape)
         self.n_built += 1
+        self._builder.check_support(graph)
         self._allocate(graph)
         self._graphs[shape] = graph
         if len(self._graphs) > self._capacity:
@@ -173,8 +188,12 @@ class GraphCache:
         return graph
 
     def reserve(self, shape: Shape) -> None:
-        """Makes the arena large enough for `shape`; raises DeviceError when the device lacks an operation."""
-        self._builder.check_support(self.get(shape))
+        """Makes the arena large enough for `shape`. Raises as `get` does."""
+        self.get(shape)
+
+    def compute(self, graph: Graph) -> None:
+        """Computes what `get` returned last, and waits for it. Raises OutOfMemoryError and GgmlError."""
+        self._backend.compute(graph.pointer)
 
     def _allocate(self, graph: Graph) -> None:
         library, before = self._library, self.arena_bytes
@@ -188,7 +207,7 @@ class GraphCache:
                 f"No memory to compute {graph.shape.n_rows} rows over {graph.shape.n_kv} cells",
                 remedy="use a smaller --ctx-size, or another device",
             )
-        graph.bind(self._is_host)
+        graph.bind()
 
     def _drop_graphs(self) -> None:
         while self._graphs:

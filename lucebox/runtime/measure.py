@@ -1,148 +1,192 @@
-"""What a model takes of a device, told by ggml's own allocators, with nothing allocated."""
+"""What a model takes of each device, told by ggml's own allocator, with nothing allocated."""
 
 from __future__ import annotations
 
 import ctypes
-from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Self
+from dataclasses import dataclass
 
 from lucebox.ggml import _api
 from lucebox.ggml._api import Type
-from lucebox.ggml.devices import Device
 from lucebox.ggml.library import Library
-from lucebox.gguf.packing import PackedMatrix, Packer
-from lucebox.gguf.weights import Placement
+from lucebox.ggml.scheduler import Assignment
 from lucebox.models import Architecture, Hparams
-from lucebox.models.forward import KeyValues, Shape
-from lucebox.runtime.builder import Builder
-from lucebox.runtime.key_values import _ELEMENT_BYTES
+from lucebox.models.forward import Shape
+from lucebox.runtime.builder import Builder, operation_name
+from lucebox.runtime.graphs import Graph
+from lucebox.runtime.placing import PlacedModel
+from lucebox.runtime.sketch import Sketch, sketch_key_values, sketch_weights
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Bytes that one model takes of one device; mapped weights lie in the file's pages."""
+    """Bytes that one model takes of one device; mapped weights lie in the file's pages. `elsewhere` names
+    operations of its layers that the device lacks, and that the CPU computes."""
 
     weights_bytes: int
     mapped_bytes: int
     kv_bytes: int
     compute_bytes: int
-
-
-class Sketch:
-    """Tensors that belong to buffers of no size: graphs can be built over them, and measured, but not
-    computed. Owns them; `close` is idempotent."""
-
-    def __init__(self, library: Library) -> None:
-        self._library = library
-        self._contexts: list[int] = []
-        self._buffers: dict[int, int] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        while self._contexts:
-            self._library.ggml_free(self._contexts.pop())
-        while self._buffers:
-            self._library.ggml_backend_buffer_free(self._buffers.popitem()[1])
-
-    def tensors(self, buffer_type: int, described: Sequence[tuple[int, Sequence[int]]]) -> SketchedTensors:
-        """Tensors of these types and shapes (ne0 first), as if they lay together in one buffer."""
-        library = self._library
-        context = library.new_context(len(described))
-        self._contexts.append(context)
-        tensors = [
-            library.ggml_new_tensor_4d(context, kind, *(*shape, 1, 1, 1)[:4]) for kind, shape in described
-        ]
-        n_bytes = library.ggml_backend_alloc_ctx_tensors_from_buft_size(context, buffer_type)
-        for tensor in tensors:
-            _api.Tensor.from_address(tensor).buffer = self._empty_buffer(buffer_type)
-        return SketchedTensors(tensors, int(n_bytes))
-
-    def _empty_buffer(self, buffer_type: int) -> int:
-        if buffer_type not in self._buffers:
-            self._buffers[buffer_type] = self._library.ggml_backend_buft_alloc_buffer(buffer_type, 0)
-        return self._buffers[buffer_type]
-
-
-@dataclass(frozen=True, slots=True)
-class SketchedTensors:
-    """`n_bytes` is what a buffer that holds them takes."""
-
-    tensors: list[int]
-    n_bytes: int
-
-
-@dataclass(slots=True)
-class SketchedWeights:
-    """As Weights, without the weights."""
-
-    tensors: dict[str, int] = field(default_factory=dict)
-    packed: dict[str, PackedMatrix] = field(default_factory=dict)
-    allocated_bytes: int = 0
-    mapped_bytes: int = 0
-
-
-def sketch_weights(sketch: Sketch, placements: Sequence[Placement]) -> SketchedWeights:
-    """The weights that these placements, all on one device, will make of it."""
-    weights = SketchedWeights()
-    by_buffer = defaultdict(list)
-    for placement in placements:
-        by_buffer[placement.buffer_type, placement.is_mapped].append(placement)
-    for (buffer_type, is_mapped), group in by_buffer.items():
-        described = [(placement.stored.type, placement.stored.shape) for placement in group]
-        sketched = sketch.tensors(buffer_type, described)
-        if is_mapped:
-            weights.mapped_bytes += sketched.n_bytes
-        else:
-            weights.allocated_bytes += sketched.n_bytes
-        for placement, tensor in zip(group, sketched.tensors, strict=True):
-            if placement.is_packed:
-                weights.packed[placement.spec.name] = Packer(placement.info).matrix(tensor)
-            else:
-                weights.tensors[placement.spec.name] = tensor
-    return weights
-
-
-def sketch_key_values(
-    sketch: Sketch, buffer_type: int, hparams: Hparams, n_cells: int, element: Type
-) -> tuple[KeyValues, int]:
-    """Keys and values of `n_cells` cells, as KeyValueMemory makes them, and the bytes that they take."""
-    h, n_rows = hparams, n_cells + 1
-    shapes = [(head_dim, n_rows, h.n_heads_kv) for head_dim in (h.head_dim_k, h.head_dim_v)]
-    described = [(element, shape) for shape in shapes for _ in range(h.n_layers)]
-    sketched = sketch.tensors(buffer_type, described)
-    keys, values = sketched.tensors[: h.n_layers], sketched.tensors[h.n_layers :]
-    return KeyValues(keys, values, n_rows, _ELEMENT_BYTES[element]), sketched.n_bytes
+    elsewhere: tuple[str, ...] = ()
 
 
 def measure(
     library: Library,
-    device: Device,
+    placed: PlacedModel,
     architecture: type[Architecture],
     hparams: Hparams,
-    placements: Sequence[Placement],
     n_cells: int,
     element: Type,
     shape: Shape,
-) -> Usage:
-    """What a model of these weights and cells takes of `device` if `shape` is its largest forward."""
-    buffer_type = library.ggml_backend_dev_buffer_type(device.pointer)
+) -> tuple[Usage, ...]:
+    """What a placed model of `n_cells` cells takes of each device of its layout if `shape` is its largest
+    forward."""
+    layout = placed.layout
+    buffer_types = [library.ggml_backend_dev_buffer_type(device.pointer) for device in layout.devices]
     with Sketch(library) as sketch:
-        weights = sketch_weights(sketch, placements)
-        key_values, kv_bytes = sketch_key_values(sketch, buffer_type, hparams, n_cells, element)
-        builder = Builder(library, device, architecture, hparams, weights, key_values)
+        weights = sketch_weights(sketch, placed.placements, len(layout.devices))
+        key_values, kv_bytes = sketch_key_values(
+            sketch, buffer_types, placed.kv_layers, hparams, n_cells, element
+        )
+        builder = Builder(library, layout, placed.kv_layers, architecture, hparams, weights, key_values)
         graph = builder.build(shape)
-        allocator = library.ggml_gallocr_new(buffer_type)
         try:
-            size = ctypes.c_size_t()
-            library.ggml_gallocr_reserve_n_size(allocator, graph.pointer, None, None, ctypes.addressof(size))
+            elsewhere = _elsewhere(builder, graph, placed)
+            if layout.is_single:
+                compute = _compute_bytes(library, buffer_types, graph.pointer, None)
+            else:
+                compute = _split_bytes(library, builder, graph, buffer_types)
         finally:
-            library.ggml_gallocr_free(allocator)
             graph.close()
-    return Usage(weights.allocated_bytes, weights.mapped_bytes, kv_bytes, size.value)
+    return tuple(
+        Usage(weights.allocated_bytes[i], weights.mapped_bytes[i], kv_bytes[i], compute[i], elsewhere[i])
+        for i in range(len(layout.devices))
+    )
+
+
+def _elsewhere(builder: Builder, graph: Graph, placed: PlacedModel) -> list[tuple[str, ...]]:
+    """By device, operations of its that the CPU computes."""
+    layout = builder.layout
+    names: list[set[str]] = [set() for _ in layout.devices]
+    for node, owner in builder.unsupported(graph):
+        names[owner].add(operation_name(node))
+    for owner, kv_owner in zip(layout.layers, placed.kv_layers, strict=True):
+        if kv_owner != owner:
+            names[owner].update(("SET_ROWS", "FLASH_ATTN_EXT"))
+    return [tuple(sorted(each)) for each in names]
+
+
+def _compute_bytes(
+    library: Library, buffer_types: Sequence[int], graph: int, owners: Sequence[int] | None
+) -> list[int]:
+    """What the tensors of a ggml_cgraph take of each buffer type, at `owners` of its nodes."""
+    n = len(buffer_types)
+    allocator = library.ggml_gallocr_new_n((ctypes.c_void_p * n)(*buffer_types), n)
+    sizes = (ctypes.c_size_t * n)()
+    ids = None if owners is None else (ctypes.c_int * len(owners))(*owners)
+    try:
+        library.ggml_gallocr_reserve_n_size(allocator, graph, ids, None, sizes)
+    finally:
+        library.ggml_gallocr_free(allocator)
+    return list(sizes)
+
+
+def _split_bytes(library: Library, builder: Builder, graph: Graph, buffer_types: Sequence[int]) -> list[int]:
+    """As _compute_bytes, with the copies that ggml's scheduler will make of what one device needs of another.
+    `graph` is of no use behind it."""
+    assignments = builder.assign(graph)
+    n_sources = 4 * len(assignments)
+    context = library.new_context(2 * n_sources, library.ggml_graph_overhead_custom(2 * n_sources, False))
+    try:
+        split = _Split(library, context, builder, graph, assignments, buffer_types)
+        whole = library.ggml_new_graph_custom(context, 2 * n_sources, False)
+        for node in split.nodes:
+            library.ggml_graph_add_node(whole, node)
+        sizes = _compute_bytes(library, buffer_types, whole, split.owners)
+    finally:
+        library.ggml_free(context)
+    return [
+        size if device.holds_models else 0 for size, device in zip(sizes, builder.layout.devices, strict=True)
+    ]
+
+
+class _Split:
+    """The nodes of a graph and the device of each, with copies ahead of each run of nodes on one device, as
+    ggml's scheduler arranges them (ggml_backend_sched_split_graph in ggml-backend.cpp)."""
+
+    def __init__(
+        self,
+        library: Library,
+        context: int,
+        builder: Builder,
+        graph: Graph,
+        assignments: Sequence[Assignment],
+        buffer_types: Sequence[int],
+    ) -> None:
+        self._library = library
+        self._context = context
+        self._layout = builder.layout
+        self._buffer_types = buffer_types
+        self._owner_of = dict(assignments)
+        self._copies: dict[tuple[int, int], int] = {}
+        self._reaches: dict[tuple[int, int], bool] = {}
+        self.nodes: list[int] = []
+        self.owners: list[int] = []
+        run: list[int] = []
+        owner = assignments[0][1]
+        for i in range(library.ggml_graph_n_nodes(graph.pointer)):
+            node = library.ggml_graph_node(graph.pointer, i)
+            if self._owner_of.get(node, owner) != owner:
+                self._end_run(run, owner)
+                run, owner = [], self._owner_of[node]
+            run.append(node)
+        self._end_run(run, owner)
+
+    def _end_run(self, run: Sequence[int], owner: int) -> None:
+        for node in run:
+            if node in self._owner_of:
+                self._copy_sources(node, owner)
+        for node in run:
+            self._add(node, self._place(node))
+
+    def _copy_sources(self, node: int, owner: int) -> None:
+        tensor = _api.Tensor.from_address(node)
+        for j, source in enumerate(tensor.src):
+            if source is None or self._reach(source, owner):
+                continue
+            if (source, owner) not in self._copies:
+                self._copies[source, owner] = self._copy(source, owner)
+            tensor.src[j] = self._copies[source, owner]
+
+    def _copy(self, source: int, owner: int) -> int:
+        library, context = self._library, self._context
+        until_then = library.ggml_view_tensor(context, source)
+        _api.Tensor.from_address(until_then).src[0] = source
+        self._add(until_then, self._place(source))
+        copy: int = library.ggml_dup_tensor(context, source)
+        _api.Tensor.from_address(copy).nb = _api.Tensor.from_address(source).nb
+        self._add(copy, owner)
+        return copy
+
+    def _add(self, node: int, owner: int) -> None:
+        self.nodes.append(node)
+        self.owners.append(owner)
+
+    def _place(self, node: int) -> int:
+        """The device that a tensor of the graph without memory of its own lies on; inputs are the CPU's."""
+        base = _api.Tensor.from_address(node).view_src or node
+        return self._owner_of.get(node, self._owner_of.get(base, len(self._layout.devices) - 1))
+
+    def _reach(self, source: int, owner: int) -> bool:
+        """Whether the device can compute from where the tensor lies."""
+        tensor = _api.Tensor.from_address(source)
+        base = _api.Tensor.from_address(tensor.view_src) if tensor.view_src else tensor
+        if base.buffer:
+            buffer_type = self._library.ggml_backend_buffer_get_type(base.buffer)
+        else:
+            buffer_type = self._buffer_types[self._place(source)]
+        key = buffer_type, owner
+        if key not in self._reaches:
+            device = self._layout.devices[owner].pointer
+            self._reaches[key] = bool(self._library.ggml_backend_dev_supports_buft(device, buffer_type))
+        return self._reaches[key]

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from lucebox.errors import OutOfMemoryError
 from lucebox.ggml._api import Type
 from lucebox.ggml.devices import Device, DeviceKind
-from lucebox.gguf.weights import Placement
 from lucebox.host_memory import host_memory
 from lucebox.models.hparams import Hparams
 from lucebox.runtime.key_values import kv_bytes
+from lucebox.runtime.placing import PlacedModel
 
 _DRIVER_SHARE = 0.03  # of an accelerator's memory, for what its driver and ggml's backend take beside ours
 
@@ -28,17 +28,19 @@ def free_memory(devices: Sequence[Device]) -> dict[int, int]:
     return {device.pointer: available_bytes(device) for device in devices}
 
 
-def check_memory(
-    device: Device, placements: Sequence[Placement], hparams: Hparams, n_cells: int, element: Type
-) -> None:
-    """Raises OutOfMemoryError, with the numbers, when weights to be copied and keys and values do not fit."""
-    weights = sum(placement.stored.n_bytes for placement in placements if not placement.is_mapped)
-    cache = kv_bytes(hparams, n_cells, element)
-    available = available_bytes(device)
-    if weights + cache > available:
-        mib = 2**20
-        raise OutOfMemoryError(
-            f"{device.name} has {available / mib:,.0f} MiB free; weights need {weights / mib:,.0f} MiB and "
-            f"{n_cells:,} cells of keys and values {cache / mib:,.0f} MiB",
-            remedy="use a smaller --ctx-size, --parallel or model, or another device",
-        )
+def check_memory(placed: PlacedModel, hparams: Hparams, n_cells: int, element: Type) -> None:
+    """Raises OutOfMemoryError, with the numbers, when weights to be copied and keys and values do not fit on
+    one of the devices."""
+    per_layer = kv_bytes(hparams, n_cells, element) // hparams.n_layers
+    for index, device in enumerate(placed.layout.devices):
+        here = [placement for placement in placed.placements if placement.device == index]
+        weights = sum(placement.stored.n_bytes for placement in here if not placement.is_mapped)
+        cache = per_layer * placed.kv_layers.count(index)
+        available = available_bytes(device)
+        if device.holds_models and weights + cache > available:
+            mib = 2**20
+            raise OutOfMemoryError(
+                f"{device.name} has {available / mib:,.0f} MiB free; weights need {weights / mib:,.0f} MiB "
+                f"and {n_cells:,} cells of keys and values {cache / mib:,.0f} MiB",
+                remedy="use a smaller --ctx-size, --parallel or model, or another device",
+            )

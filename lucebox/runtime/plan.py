@@ -11,22 +11,22 @@ import msgspec
 
 from lucebox import models
 from lucebox.config import AUTO, ModelConfig
+from lucebox.ggml._api import Type
 from lucebox.ggml.devices import Device, list_devices
 from lucebox.ggml.library import load
 from lucebox.gguf import packing
 from lucebox.gguf.fusion import fuse_adjacent
 from lucebox.gguf.head import check_head_rows, cut_head
-from lucebox.gguf.placement import choose_placements
 from lucebox.gguf.reader import GgufFile, read
 from lucebox.gguf.requantise import parse_requantise
 from lucebox.gguf.specs import match_specs
-from lucebox.gguf.weights import Placement
 from lucebox.runtime.graphs import largest_shape, n_cells_for
 from lucebox.runtime.key_values import parse_kv_type
 from lucebox.runtime.layout import Layout
 from lucebox.runtime.measure import measure
 from lucebox.runtime.memory import free_memory
-from lucebox.runtime.split import find_layout
+from lucebox.runtime.placing import PlacedModel, place_model
+from lucebox.runtime.split import find_layout, own_cpu
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class Planner:
         self.file: GgufFile = read(config.path)
         self._config = config
         self._devices = devices
-        self._placements: dict[object, list[Placement]] = {}
+        self._placed: dict[object, PlacedModel] = {}
         try:
             self._architecture = models.for_file(self.file)
             self.hparams = self._architecture.hparams(self.file)
@@ -145,7 +145,7 @@ class Planner:
         `beside` are the devices of the target of this draft model.
         """
         n_cells = n_cells_for(n_ctx, n_sequences)
-        element = parse_kv_type(config.kv_type)
+        element = parse_kv_type(config.kv_type, self.hparams)
         layout = find_layout(
             self.file,
             self.hparams,
@@ -160,25 +160,23 @@ class Planner:
             n_threads=config.n_threads,
             beside=beside,
         )
-        usage = measure(
-            load(),
-            layout.main,
-            self._architecture,
-            self.hparams,
-            self._place(layout),
-            n_cells,
-            element,
-            largest_shape(n_cells),
+        placed = self._place(layout, element)
+        layout = placed.layout
+        usages = measure(
+            load(), placed, self._architecture, self.hparams, n_cells, element, largest_shape(n_cells)
         )
-        devices = (
+        devices = tuple(
             DevicePlan(
-                layout.main,
-                self.hparams.n_layers,
+                device,
+                layout.layers.count(i),
                 usage.weights_bytes,
                 usage.mapped_bytes,
                 usage.kv_bytes,
                 usage.compute_bytes,
-            ),
+                usage.elsewhere,
+            )
+            for i, (device, usage) in enumerate(zip(layout.devices, usages, strict=True))
+            if device.holds_models
         )
         return ModelPlan(Path(config.path).name, layout, n_ctx, n_cells, config.kv_type, devices)
 
@@ -194,15 +192,22 @@ class Planner:
         if self._requantise is not None:
             self._requantise.check(self.file.path, self._matched)
 
-    def _place(self, layout: Layout) -> list[Placement]:
-        key = tuple(d.pointer for d in layout.devices), layout.layers, layout.experts
-        if key not in self._placements:
-            device = layout.main
-            packs = self._config.cpu_kernels == AUTO and device.is_own_cpu and packing.is_available()
-            self._placements[key] = choose_placements(
-                load(), device.pointer, self.file, self._matched, self._requantise, packs=packs
+    def _place(self, layout: Layout, element: Type) -> PlacedModel:
+        key = tuple(d.pointer for d in layout.devices), layout.layers, layout.experts, layout.input, element
+        if key not in self._placed:
+            self._placed[key] = place_model(
+                load(),
+                self.file,
+                self._architecture,
+                self.hparams,
+                self._matched,
+                layout,
+                element,
+                cpu=own_cpu(self._devices),
+                requantise=self._requantise,
+                packs=self._config.cpu_kernels == AUTO and packing.is_available(),
             )
-        return self._placements[key]
+        return self._placed[key]
 
 
 def plan_model(config: ModelConfig, n_ctx: int, n_sequences: int = 1) -> ModelPlan:

@@ -1,4 +1,4 @@
-"""A model on a device, with its key/value cache: rows in, logits out."""
+"""A model on a device or several, with its key/value cache: rows in, logits out."""
 
 from __future__ import annotations
 
@@ -16,16 +16,15 @@ from lucebox.config import AUTO, KEEP
 from lucebox.core import Int32Array
 from lucebox.errors import EngineError
 from lucebox.ggml.backend import Backend
-from lucebox.ggml.devices import Device, find_device
+from lucebox.ggml.devices import Device, list_devices
 from lucebox.ggml.library import load
 from lucebox.gguf import packing
 from lucebox.gguf.fusion import fuse_adjacent
 from lucebox.gguf.head import check_head_rows, cut_head
-from lucebox.gguf.placement import choose_placements
 from lucebox.gguf.reader import GgufFile, read
 from lucebox.gguf.requantise import Requantise, parse_requantise
 from lucebox.gguf.specs import match_specs
-from lucebox.gguf.weights import Placement, Weights
+from lucebox.gguf.weights import Weights
 from lucebox.models.forward import Shape
 from lucebox.runtime.builder import Builder
 from lucebox.runtime.cache import Cache
@@ -39,16 +38,20 @@ from lucebox.runtime.graphs import (
     row_bucket,
 )
 from lucebox.runtime.key_values import KeyValueMemory, parse_kv_type
+from lucebox.runtime.layout import Layout
 from lucebox.runtime.masks import MaskWriter
 from lucebox.runtime.memory import check_memory
 from lucebox.runtime.output import Output
+from lucebox.runtime.placing import PlacedModel, place_model
 from lucebox.runtime.rows import Rows, Want
+from lucebox.runtime.scheduled import ScheduledGraphs
+from lucebox.runtime.split import find_layout, own_cpu
 
 logger = logging.getLogger(__name__)
 
 
 class Runtime:
-    """One model instance on one device: weights, key/value cache and graphs.
+    """One model instance on one device or several: weights, key/value cache and graphs.
 
     `forward` computes rows; `cache` decides which of them stay. Not thread safe, and meant to be used
     from one thread: the threads that ggml computes with belong to the thread that calls it. Made by
@@ -58,18 +61,20 @@ class Runtime:
     n_batch = ROW_BUCKETS[-1]  # most rows of one forward
 
     def __init__(
-        self, file: GgufFile, device: Device, *, n_threads: int, n_ctx: int, owned: ExitStack
+        self, file: GgufFile, *, n_threads: int, n_ctx: int, n_sequences: int, kv_type: str, owned: ExitStack
     ) -> None:
         self.file = file
-        self.device = device
+        self.layout: Layout
         self.n_threads = n_threads
         self.n_ctx = n_ctx
         self.architecture = models.for_file(file)
         self.hparams = self.architecture.hparams(file)
         self.n_vocab = self.hparams.n_vocab
         self.cache: Cache
-        self.graphs: GraphCache
+        self.graphs: GraphCache | ScheduledGraphs
         self.backend: Backend
+        self._n_cells = n_cells_for(n_ctx, n_sequences)
+        self._element = parse_kv_type(kv_type, self.hparams)
         self._owned = owned
         self._no_logits = np.empty((0, self.n_vocab), np.float32)
 
@@ -78,7 +83,10 @@ class Runtime:
         cls,
         model: str | os.PathLike[str] | GgufFile,
         *,
-        device: str = "auto",
+        device: str = AUTO,
+        split: Sequence[float] = (),
+        n_cpu_layers: int | None = None,
+        cpu_moe: bool = False,
         n_threads: int,
         n_ctx: int,
         n_sequences: int = 1,
@@ -90,7 +98,8 @@ class Runtime:
         max_graphs: int = 64,
         on_progress: Callable[[float], None] | None = None,
     ) -> Runtime:
-        """Loads a GGUF file onto a device.
+        """Loads a GGUF file onto a device or, where `device` names several, joined by commas, onto all of
+        them, layer by layer (see lucebox.runtime.split). What a device cannot compute, the CPU does.
 
         `n_ctx` tokens for each of `n_sequences` sequences share one pool of cells; `n_spare_sequences` more
         are for forks, and bring no cells of their own. Graphs are kept for `max_graphs` shapes. `quantise` is
@@ -102,15 +111,42 @@ class Runtime:
         """
         with ExitStack() as owned:
             file = model if isinstance(model, GgufFile) else owned.enter_context(read(model))
-            runtime = cls(file, find_device(device), n_threads=n_threads, n_ctx=n_ctx, owned=owned)
-            placements = runtime._place(parse_requantise(quantise), n_head_rows, cpu_kernels)
-            runtime._allocate(placements, n_sequences, n_spare_sequences, kv_type, max_graphs, on_progress)
+            runtime = cls(
+                file,
+                n_threads=n_threads,
+                n_ctx=n_ctx,
+                n_sequences=n_sequences,
+                kv_type=kv_type,
+                owned=owned,
+            )
+            devices = list_devices()
+            layout = find_layout(
+                file,
+                runtime.hparams,
+                device,
+                n_cells=runtime._n_cells,
+                element=runtime._element,
+                split=split,
+                n_cpu_layers=n_cpu_layers,
+                cpu_moe=cpu_moe,
+                devices=devices,
+                n_threads=n_threads,
+            )
+            placed = runtime._place(
+                layout, own_cpu(devices), parse_requantise(quantise), n_head_rows, cpu_kernels
+            )
+            runtime._allocate(placed, n_sequences + n_spare_sequences, max_graphs, on_progress)
             runtime._owned = owned.pop_all()
         return runtime
 
     def _place(
-        self, requantise: Requantise | None, n_head_rows: int | None, cpu_kernels: str
-    ) -> list[Placement]:
+        self,
+        layout: Layout,
+        cpu: Device,
+        requantise: Requantise | None,
+        n_head_rows: int | None,
+        cpu_kernels: str,
+    ) -> PlacedModel:
         """Where each weight goes, and as what."""
         h = self.hparams
         matched = match_specs(self.file, self.architecture.tensors(h))
@@ -120,45 +156,69 @@ class Runtime:
         matched = fuse_adjacent(matched, self.architecture.fusions(h))
         if requantise is not None:
             requantise.check(self.file.path, matched)
-        packs = cpu_kernels == AUTO and self.device.is_own_cpu and packing.is_available()
-        placements = choose_placements(
-            load(), self.device.pointer, self.file, matched, requantise, packs=packs
+        placed = place_model(
+            load(),
+            self.file,
+            self.architecture,
+            h,
+            matched,
+            layout,
+            self._element,
+            cpu=cpu,
+            requantise=requantise,
+            packs=cpu_kernels == AUTO and packing.is_available(),
         )
         if requantise is not None:
-            n_converted = sum(placement.is_converted for placement in placements)
+            n_converted = sum(placement.is_converted for placement in placed.placements)
             name = requantise.type.name.lower()
             logger.info("%s: %d matrices become %s", self.file.path.name, n_converted, name)
-        return placements
+        return placed
 
     def _allocate(
         self,
-        placements: Sequence[Placement],
+        placed: PlacedModel,
         n_sequences: int,
-        n_spare_sequences: int,
-        kv_type: str,
         max_graphs: int,
         on_progress: Callable[[float], None] | None,
     ) -> None:
-        library, owned, h = load(), self._owned, self.hparams
-        device, n_threads = self.device, self.n_threads
-        element = parse_kv_type(kv_type)
-        n_cells = n_cells_for(self.n_ctx, n_sequences)
-        check_memory(device, placements, h, n_cells, element)
+        library, owned, h, n_cells = load(), self._owned, self.hparams, self._n_cells
+        layout = self.layout = placed.layout
+        check_memory(placed, h, n_cells, self._element)
         weights = Weights.load(
-            library, device.pointer, self.file, placements, n_threads=n_threads, on_progress=on_progress
+            library,
+            layout.devices,
+            self.file,
+            placed.placements,
+            n_threads=self.n_threads,
+            on_progress=on_progress,
         )
         owned.callback(weights.close)
-        self.backend = owned.enter_context(Backend(device, n_threads))
-        memory = KeyValueMemory(library, self.backend.buffer_type, h, n_cells, element)
+        backends = [owned.enter_context(Backend(device, self.n_threads)) for device in layout.devices]
+        self.backend = backends[layout.devices.index(layout.main)]
+        buffer_types = [backend.buffer_type for backend in backends]
+        memory = KeyValueMemory(library, buffer_types, placed.kv_layers, h, n_cells, self._element)
         owned.callback(memory.close)
+        self._taken_bytes = weights.device_bytes, memory.device_bytes
         self._scratch_cell = memory.scratch_cell
         self._set_activity = library.abort_report.set_activity
-        builder = Builder(library, device, self.architecture, h, weights, memory.tensors)
-        self.graphs = GraphCache(library, self.backend.buffer_type, builder, max_graphs)
+        builder = Builder(library, layout, placed.kv_layers, self.architecture, h, weights, memory.tensors)
+        if layout.is_single:
+            self.graphs = GraphCache(library, self.backend, builder, max_graphs)
+        else:
+            self.graphs = ScheduledGraphs(library, backends, builder, max_graphs)
         owned.callback(self.graphs.close)
         self.graphs.reserve(largest_shape(n_cells))
         self._masks = MaskWriter(self.n_batch, h.sliding_window)
-        self.cache = Cache(n_cells, n_sequences + n_spare_sequences)
+        self.cache = Cache(n_cells, n_sequences)
+
+    @property
+    def device(self) -> Device:
+        """The device that computes most layers."""
+        return self.layout.main
+
+    def used_bytes(self) -> tuple[tuple[int, int, int], ...]:
+        """Bytes of weights, of keys and values, and for computing, on each device of the layout."""
+        return tuple(zip(*self._taken_bytes, self.graphs.device_bytes, strict=True))
 
     def lost(self) -> str:
         """Always "": what a lucebox.engine.remote_runtime.RemoteRuntime loses, ends this process."""
@@ -198,7 +258,7 @@ class Runtime:
         graph = self.graphs.get(self._shape(rows, cells, len(wanting)))
         self._fill(graph, rows, cells, wanting)
         self._set_activity(graph.activity)
-        self.backend.compute(graph.pointer)
+        self.graphs.compute(graph)
         graph.pull()
         n_wanting = len(wanting)
         hidden = None if graph.hidden is None else graph.hidden.array[:n_wanting]

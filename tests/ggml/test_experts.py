@@ -25,6 +25,7 @@ from lucebox.gguf.weights import Placement
 from lucebox.runtime.rows import Rows, Want
 from lucebox.runtime.runtime import Runtime
 from lucebox.sampling.params import SamplingParams, SpeculativeParams
+from tests.support.mixed_devices import VULKAN, EngineProcess, need
 from tests.support.tiny_engines import LocalEngine, tiny_config
 from tests.support.tiny_models import TinySpec, tiny_tensors, write_tiny
 
@@ -32,6 +33,7 @@ N_EXPERT = 24  # more than the 16 that std::sort treats apart
 MOE: dict[str, Any] = {"n_expert": N_EXPERT, "n_expert_used": 3, "n_ff": 64}
 WIDE: dict[str, Any] = {**MOE, "n_embd": 256, "n_ff": 256, "n_vocab": 64}  # whole blocks of every type
 TENSORS = tiny_tensors(TinySpec(**MOE))
+MAX_LOGPROB_ERROR = 0.02  # in nats: Vulkan's attention computes in half precision
 GREEDY = SamplingParams(temperature=0.0, max_tokens=4, ignore_eos=True)
 TOKENS = np.random.default_rng(0).integers(0, 60, 64).tolist()
 
@@ -45,8 +47,7 @@ def placed(path: Path, requantise: Requantise | None = None, *, packs: bool = Fa
     with read(path) as file:
         architecture = models.for_file(file)
         matched = match_specs(file, architecture.tensors(architecture.hparams(file)))
-        device = find_device("CPU").pointer
-        return choose_placements(load(), device, file, matched, requantise, packs=packs)
+        return choose_placements(load(), [find_device("CPU")], file, matched, requantise, packs=packs)
 
 
 @pytest.mark.skipif(not packing.is_available(), reason="needs AVX-512 VNNI")
@@ -258,3 +259,23 @@ def test_inspect_counts_experts(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "24, of which a token uses 3" in capsys.readouterr().out
     assert main(["inspect", str(write_tiny(tmp_path / "dense.gguf"))]) == 0
     assert "\nexperts" not in capsys.readouterr().out
+
+
+def test_a_gpu_leaves_experts_to_the_cpu(tmp_path: Path) -> None:
+    """And says what the CPU says alone, with a draft and without."""
+    shape = {**MOE, "n_layer": 3, "n_vocab": 64}
+    path = str(write_tiny(tmp_path / "target.gguf", **shape))
+    draft = str(write_tiny(tmp_path / "draft.gguf", **shape, perturbation=0.1))
+    prompts = [TOKENS[:5], TOKENS[:40]]
+    common = {"target_model": path, "kv_type": "f32", "ctx_size": 128, "threads": 1}
+    drafted = {"draft_model": draft, "draft_device": "CPU", "draft_threads": 1, "draft_length": "fixed:n=3"}
+    with EngineProcess(tmp_path / "engine.log", {"LUCEBOX_CACHE": str(tmp_path / "cache")}) as process:
+        need(VULKAN, found=process.devices())
+        plain = process.ask(prompts, 24, target_device="CPU", drafter="none", **common)
+        for more in ({"drafter": "none"}, {"drafter": "model", **drafted}):
+            found = process.ask(prompts, 24, target_device=VULKAN, cpu_moe=True, **more, **common)
+            assert VULKAN in found.target
+            for mine, its in zip(found.answers, plain.answers, strict=True):
+                assert mine.tokens == its.tokens
+                for (_, a), (_, b) in zip((t[0] for t in mine.top), (t[0] for t in its.top), strict=True):
+                    assert a == pytest.approx(b, abs=MAX_LOGPROB_ERROR)

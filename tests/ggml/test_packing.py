@@ -235,13 +235,13 @@ def test_a_row_is_the_same_alone_behind_a_long_context(tmp_path: Path, arch: str
 @needs_kernels
 def test_every_matrix_that_can_be_is_packed(tmp_path: Path) -> None:
     path = write_tiny(tmp_path / "tiny.gguf", n_embd=256, n_ff=512, n_vocab=60, dtype="q4_k")
-    device = find_device("CPU").pointer
+    devices = [find_device("CPU")]
     with read(path) as file:
         architecture = models.for_file(file)
         matched = match_specs(file, architecture.tensors(architecture.hparams(file)))
-        placements = choose_placements(load(), device, file, matched, packs=True)
+        placements = choose_placements(load(), devices, file, matched, packs=True)
         packed = {p.spec.name for p in placements if p.is_packed}
-        assert not any(p.is_packed for p in choose_placements(load(), device, file, matched))
+        assert not any(p.is_packed for p in choose_placements(load(), devices, file, matched))
     matrices = {spec.name for spec, _ in matched if spec.use is Use.MATRIX}
     assert packed == matrices - {"output.weight"}  # 60 rows are not whole groups of 16
 

@@ -113,8 +113,8 @@ def test_tables_and_vectors_stay_mapped(tmp_path: Path) -> None:
     with read(write_tiny(tmp_path / "m.gguf", "qwen2", dtype="f16", tied=True)) as file:
         architecture = models.for_file(file)
         matched = match_specs(file, architecture.tensors(architecture.hparams(file)))
-        device = find_device("CPU").pointer
-        placements = choose_placements(load(), device, file, matched, Requantise(Type.Q8_0))
+        devices = [find_device("CPU")]
+        placements = choose_placements(load(), devices, file, matched, Requantise(Type.Q8_0))
         for placement in placements:
             assert placement.is_converted == (placement.spec.use is Use.MATRIX)
             assert placement.is_mapped == (not placement.is_converted)
@@ -166,7 +166,7 @@ def test_what_changes_its_type_is_not_packed_for_our_own_kernels(tmp_path: Path)
         ]
         for requantise in (Requantise(Type.Q8_0), None):
             placements = choose_placements(
-                load(), runtime.device.pointer, file, matched, requantise, packs=True
+                load(), runtime.layout.devices, file, matched, requantise, packs=True
             )
             matrices = [placement for placement in placements if placement.spec.use is Use.MATRIX]
             assert {placement.is_converted for placement in matrices} == {requantise is not None}

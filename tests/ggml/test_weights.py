@@ -27,7 +27,7 @@ from tests.support.tiny_models import write_tiny
 def _placements(file: GgufFile) -> list[Placement]:
     architecture = models.for_file(file)
     matched = match_specs(file, architecture.tensors(architecture.hparams(file)))
-    return choose_placements(load(), find_device("CPU").pointer, file, matched)
+    return choose_placements(load(), [find_device("CPU")], file, matched)
 
 
 def _logits(path: Path) -> NDArray[np.float32]:
@@ -41,9 +41,7 @@ def test_plain_weights_are_not_copied(tmp_path: Path) -> None:
         placements = _placements(file)
         assert all(placement.is_mapped for placement in placements)
         progress: list[float] = []
-        weights = Weights.load(
-            load(), find_device("CPU").pointer, file, placements, on_progress=progress.append
-        )
+        weights = Weights.load(load(), [find_device("CPU")], file, placements, on_progress=progress.append)
         assert weights.allocated_bytes == 0
         assert set(weights.tensors) == set(file.tensors)
         info = file.tensor("blk.1.ffn_up.weight")
@@ -65,7 +63,7 @@ def test_repacked_weights_are_copied_and_mean_the_same(
         }
         progress: list[float] = []
         weights = Weights.load(
-            load(), find_device("CPU").pointer, file, placements, n_threads=2, on_progress=progress.append
+            load(), [find_device("CPU")], file, placements, n_threads=2, on_progress=progress.append
         )
         assert weights.allocated_bytes >= sum(placement.info.n_bytes for placement in copied)
         assert progress[0] == 0.0
