@@ -39,6 +39,8 @@ class Ending:
     def __str__(self) -> str:
         if self.returncode == EXIT_WORKER_LOST and self.last_words:
             return self.last_words
+        if self.is_lost_worker:
+            return f"the {self.role} process lost a worker in the middle of a computation"
         how = f"the {self.role} process {self._how()}"
         return f"{how}: {self.last_words}" if self.last_words else how
 

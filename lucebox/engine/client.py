@@ -230,19 +230,25 @@ class EngineClient(ABC):
         with self._changed:
             if self._is_over():
                 return
-            self._heard_s = time.monotonic()
             self._info = info or self._info
-            if state is EngineState.READY:
-                self._refusal = None
-            self._status = replace(
-                self._status,
-                state=state,
-                detail=detail,
-                progress=progress,
-                n_restarts=self._status.n_restarts + n_deaths,
-            )
-            self._changed.notify_all()
+            self._change_status(state, detail, progress, n_deaths)
         self._report_status()
+
+    def _change_status(
+        self, state: EngineState, detail: str, progress: float = 0.0, n_deaths: int = 0
+    ) -> None:
+        """As `_set_status`, by who holds the lock and reports later. While requests are refused, an engine
+        that restarts is AWAY."""
+        if state is EngineState.READY:
+            self._refusal = None
+        if state is EngineState.RESTARTING and self._refusal is not None:
+            state = EngineState.AWAY
+        n_restarts = self._status.n_restarts + n_deaths
+        self._heard_s = time.monotonic()
+        self._status = replace(
+            self._status, state=state, detail=detail, progress=progress, n_restarts=n_restarts
+        )
+        self._changed.notify_all()
 
     def _set_degraded(self, reason: str) -> None:
         with self._changed:
@@ -364,7 +370,8 @@ class EngineClient(ABC):
                 return
             self._refusal = error
             failed = self._take_all(error)
-        self._set_status(EngineState.AWAY, str(error))
+            self._change_status(EngineState.AWAY, str(error))
+        self._report_status()
         self._hand_all(failed)
 
     def _fail_all(self, error: LuceboxError) -> None:

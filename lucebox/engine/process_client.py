@@ -69,6 +69,7 @@ class ProcessClient(EngineClient):
         self._closing = threading.Event()
         self._n_deaths = 0
         self._n_searches = 0  # for a worker that is away
+        self._patience: threading.Timer | None = None  # until requests do not wait for it any more
         self._supervisor = threading.Thread(target=self._supervise, name="lucebox-engine", daemon=True)
 
     @property
@@ -85,6 +86,7 @@ class ProcessClient(EngineClient):
         with self._changed:
             self._closing.set()
             self._send(Shutdown())
+            self._end_search()
         if self._supervisor.ident is not None and self._supervisor is not threading.current_thread():
             self._supervisor.join(timeout_s)
             if self._supervisor.is_alive():
@@ -128,7 +130,7 @@ class ProcessClient(EngineClient):
                         self._note_ready(event)
                     case Loading() if self._info is not None:
                         detail = f"loading again: {event.stage}"
-                        self._set_status(self._restarting(), detail, event.fraction)
+                        self._set_status(EngineState.RESTARTING, detail, event.fraction)
                     case _:
                         self._dispatch(event)
         except EngineError as error:
@@ -161,11 +163,14 @@ class ProcessClient(EngineClient):
 
     def _note_ready(self, ready: Ready) -> None:
         with self._changed:
-            self._n_searches = 0
-            self._dispatch(ready)
+            self._end_search()
+        self._dispatch(ready)
 
-    def _restarting(self) -> EngineState:
-        return EngineState.RESTARTING if self._refusal is None else EngineState.AWAY
+    def _end_search(self) -> None:
+        self._n_searches = 0
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
 
     def _survives(self, death: Death) -> bool:
         """After a death: fails what has to be, waits a little, and says whether to start another process."""
@@ -185,7 +190,7 @@ class ProcessClient(EngineClient):
             backoff_s = LONG_BACKOFF_S
             self._turn_away(error)
         logger.error("%s; starting it again in %.1f s", death.reason, backoff_s)
-        self._set_status(self._restarting(), death.reason, n_deaths=1)
+        self._set_status(EngineState.RESTARTING, death.reason, n_deaths=1)
         return not self._closing.wait(backoff_s)
 
     def _await_worker(self, death: Death) -> bool:
@@ -195,13 +200,20 @@ class ProcessClient(EngineClient):
             silent_s = time.monotonic() - self._heard_s if self._in_flight else 0.0
         if is_first:
             logger.error("%s; the engine starts again when the worker is back", death.reason)
-            wait_s = max(MIN_WORKER_WAIT_S, WORKER_WAIT_S - silent_s)
-            refusal = WorkerError(death.reason, remedy="try again when the worker is back")
-            timer = threading.Timer(wait_s, self._turn_away, (refusal, lambda: self._n_searches > 0))
-            timer.daemon = True
-            timer.start()
-        self._set_status(self._restarting(), death.reason, n_deaths=int(death.was_ready))
+            self._limit_patience(max(MIN_WORKER_WAIT_S, WORKER_WAIT_S - silent_s), death.reason)
+        self._set_status(EngineState.RESTARTING, death.reason, n_deaths=int(death.was_ready))
         return not self._closing.wait(min(FIRST_BACKOFF_S * 2**self._n_searches, MAX_BACKOFF_S))
+
+    def _limit_patience(self, wait_s: float, reason: str) -> None:
+        """Refuses requests in `wait_s`, unless the worker is back by then."""
+        refusal = WorkerError(reason, remedy="try again when the worker is back")
+        timer: threading.Timer = threading.Timer(
+            wait_s, self._turn_away, (refusal, lambda: self._patience is timer)
+        )
+        timer.daemon = True
+        with self._changed:
+            self._patience = timer
+        timer.start()
 
     def _deliver(self, id: str, event: RequestEvent) -> None:
         if is_last(event) and not isinstance(event, Failed):
