@@ -3,8 +3,8 @@
     python -m lucebox.research.overlap_times TARGET DRAFT [--plot times.png]
 
 Unless a device is named for the draft model, a worker on this machine has it: a process of its own, with
-threads of its own. Every round starts a new engine for each way to decode; the first, which warms caches and
-measures costs, does not count. Answers are compared token by token.
+threads of its own. Every round starts a new engine for each way to decode, which warms up first. Answers are
+compared token by token.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from lucebox.resolve import resolve_engine
 from lucebox.sampling.params import SamplingParams, SpeculativeParams
 
 N_CTX = 1024
-WINDOW_MS = 1500.0  # of a drawing
+N_WARM_UP_TOKENS = 16
 PLAIN, SERIAL, AHEAD, AUTO = "plain", "serial", "overlap on", "overlap auto"
 MODES: dict[str, Overlap] = {SERIAL: "off", AHEAD: "on", AUTO: "auto"}
 
@@ -55,32 +55,33 @@ class Samples:
         return [each.predicted_per_second for each in self.timings]
 
 
-def measure(config: EngineConfig, n_rounds: int, n_tokens: int, bars: Bars) -> dict[str, Samples]:
+def measure(
+    config: EngineConfig, prompts: Sequence[str], n_rounds: int, n_tokens: int, bars: Bars
+) -> dict[str, Samples]:
     """Samples of every way to decode. Raises what the engine raises."""
     params = SamplingParams(temperature=0.0, max_tokens=n_tokens, ignore_eos=True)
     plain = replace(params, speculative=SpeculativeParams(enabled=False))
     samples = {name: Samples() for name in (PLAIN, *MODES)}
-    for n_round in range(n_rounds + 1):
+    for n_round in range(n_rounds):
         for i, (name, mode) in enumerate(MODES.items()):
-            done = (n_round + i / len(MODES)) / (n_rounds + 1)
-            bars.on_work("measuring", f"{name}, round {n_round} of {n_rounds}", done)
+            done = (n_round + i / len(MODES)) / n_rounds
+            bars.on_work("measuring", f"{name}, round {n_round + 1} of {n_rounds}", done)
             spans: list[Span] = []
             chosen = replace(config, overlap=mode)
             with Engine.from_config(chosen, on_work=spans.append) as engine:
-                engine.generate(CODE[0], SamplingParams(temperature=0.0, max_tokens=8, ignore_eos=True))
+                engine.generate(prompts[0], replace(params, max_tokens=N_WARM_UP_TOKENS))
                 spans.clear()
-                _answer(engine, params, samples[name], counts=n_round > 0)
+                _answer(engine, prompts, params, samples[name])
                 samples[name].spans = list(spans)
                 if mode == "off":
-                    _answer(engine, plain, samples[PLAIN], counts=n_round > 0)
+                    _answer(engine, prompts, plain, samples[PLAIN])
     return samples
 
 
-def _answer(engine: Engine, params: SamplingParams, into: Samples, *, counts: bool) -> None:
-    answers = [engine.generate(prompt, params) for prompt in CODE]
+def _answer(engine: Engine, prompts: Sequence[str], params: SamplingParams, into: Samples) -> None:
+    answers = [engine.generate(prompt, params) for prompt in prompts]
     into.tokens = [answer.tokens for answer in answers]
-    if counts:
-        into.timings.append(sum((answer.timings for answer in answers), Timings()))
+    into.timings.append(sum((answer.timings for answer in answers), Timings()))
 
 
 def table(samples: dict[str, Samples]) -> Table:
@@ -153,7 +154,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         ("--draft-threads", None, "CPU threads of the draft model [default: as --threads]"),
         ("--length", "4", "drafted tokens [default: %(default)s]"),
         ("--tokens", "96", "tokens per answer [default: %(default)s]"),
-        ("--rounds", "3", "rounds that count [default: %(default)s]"),
+        ("--rounds", "3", "[default: %(default)s]"),
+        ("--prompts", "4", f"of {len(CODE)} [default: %(default)s]"),
     ):
         parser.add_argument(flag, metavar="N", default=default, help=text)
     parser.add_argument("--plot", metavar="FILE", help="draw who computed when: FILE.png or FILE.svg")
@@ -171,6 +173,7 @@ def _run(arguments: argparse.Namespace) -> None:
     n_threads = _integer(arguments, "threads", max(1, physical_cores() // 2))
     n_draft_threads = _integer(arguments, "draft_threads", n_threads)
     n_rounds, n_tokens = (flags.integer(arguments, name, 1) for name in ("rounds", "tokens"))
+    prompts = CODE[: flags.integer(arguments, "prompts", 1, len(CODE))]
     with contextlib.ExitStack() as stack:
         workers, device = arguments.workers, arguments.draft_device
         if device is None:
@@ -189,15 +192,15 @@ def _run(arguments: argparse.Namespace) -> None:
         )
         with Bars() as bars:
             config = resolve_engine(options, on_progress=bars.on_download)
-            samples = measure(config, n_rounds, n_tokens, bars)
+            samples = measure(config, prompts, n_rounds, n_tokens, bars)
     print(
         f"{arguments.target} on {arguments.target_device}, {arguments.draft} on {device}, {n_threads} and "
-        f"{n_draft_threads} threads, {len(CODE)} prompts, {n_tokens} tokens, medians of {n_rounds} rounds"
+        f"{n_draft_threads} threads, {len(prompts)} prompts, {n_tokens} tokens, medians of {n_rounds} rounds"
     )
     Console(width=None if sys.stdout.isatty() else 140).print(table(samples))
     if path is not None:
         runs = {name: samples[name].spans for name in (SERIAL, AHEAD)}
-        plots.plot_timelines(path, runs, WINDOW_MS)
+        plots.plot_timelines(path, runs)
         print(f"drawn to {path}")
 
 

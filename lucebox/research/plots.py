@@ -78,8 +78,9 @@ def plot_positions(path: str | Path, replays: Mapping[str, Replay]) -> None:
     figure.savefig(path, dpi=_DPI)
 
 
-def plot_timelines(path: str | Path, runs: Mapping[str, Sequence[Span]], window_ms: float) -> None:
-    """When target and draft model computed, two bars for each run, over `window_ms` from its middle on.
+def plot_timelines(path: str | Path, runs: Mapping[str, Sequence[Span]], n_rounds: int = 6) -> None:
+    """When target and draft model computed, two bars for each run, from its middle on: as much time as
+    `n_rounds` take the slowest.
 
     Raises ConfigError for a file name that is neither PNG nor SVG, and where matplotlib is missing.
     """
@@ -87,30 +88,34 @@ def plot_timelines(path: str | Path, runs: Mapping[str, Sequence[Span]], window_
     figure = _figure(11.0, 0.9 + 0.9 * len(runs))
     axes = figure.subplots()
     labels: list[str] = []
-    for name, spans in runs.items():
-        shown, start_s = _window(spans, window_ms)
+    windows = [_window(spans, n_rounds) for spans in runs.values()]
+    window_ms = max((1000.0 * (end_s - start_s) for start_s, end_s in windows), default=0.0)
+    for (name, spans), (start_s, _) in zip(runs.items(), windows, strict=True):
         for party, colour in ((TARGET, _colour(0)), (DRAFT, _colour(1))):
             at = -len(labels)
             labels.append(f"{name}: {party}")
             for is_ahead, alpha in ((False, 1.0), (True, 0.6)):
                 bars = [
                     (1000.0 * (span.start_s - start_s), 1000.0 * (span.end_s - span.start_s))
-                    for span in shown
+                    for span in spans
                     if span.party == party and span.is_ahead == is_ahead
                 ]
                 axes.broken_barh(bars, (at - 0.4, 0.8), color=colour, alpha=alpha, linewidth=0.0)
-    axes.set(xlabel="milliseconds (paler: guesses for an outcome not known yet)", xlim=(0.0, window_ms))
+    axes.set(
+        xlabel="milliseconds (paler: guesses for an outcome not known yet)", xlim=(0.0, window_ms or 1.0)
+    )
     axes.set_yticks([-i for i in range(len(labels))], labels)
     _tidy(axes)
     figure.savefig(path, dpi=_DPI)
 
 
-def _window(spans: Sequence[Span], window_ms: float) -> tuple[list[Span], float]:
-    """The spans of `window_ms` from the middle of them on, and when that begins: with a verification."""
-    verifying = sorted(span.start_s for span in spans if span.party == TARGET)
-    start_s = verifying[len(verifying) // 2] if verifying else 0.0
-    end_s = start_s + window_ms / 1000.0
-    return [span for span in spans if span.end_s > start_s and span.start_s < end_s], start_s
+def _window(spans: Sequence[Span], n_rounds: int) -> tuple[float, float]:
+    """Seconds: when the middle one of all verifications begins, and when the `n_rounds`th behind it does."""
+    starts = sorted(span.start_s for span in spans if span.party == TARGET)
+    if not starts:
+        return 0.0, 0.0
+    middle = len(starts) // 2
+    return starts[middle], starts[min(middle + n_rounds, len(starts) - 1)]
 
 
 def _draw_lengths(axes: Axes, alphas: Sequence[float], costs: CostModel, n_max: int) -> None:

@@ -20,7 +20,7 @@ class Pair:
     """A target on the CPU and a draft model elsewhere, in a process of their own."""
 
     def __init__(self, folder: Path) -> None:
-        shape = {"n_layer": 2, "seed": 1}
+        shape: dict[str, Any] = {"n_layer": 2, "seed": 1}
         self._options = {
             "target_model": str(write_tiny(folder / "target.gguf", **shape)),
             "draft_model": str(write_tiny(folder / "draft.gguf", **shape, perturbation=0.05)),

@@ -79,8 +79,8 @@ def test_time_lines_are_drawn(tmp_path: Path) -> None:
     spans = [Span(TARGET, i, i + 0.8) for i in range(9)]
     ahead = [Span(DRAFT, i + 0.1, i + 0.5, is_ahead=True) for i in range(9)]
     path = tmp_path / "times.svg"
-    plot_timelines(path, {"serial": spans, "overlapped": [*spans, *ahead], "nothing": []}, 3000.0)
+    plot_timelines(path, {"serial": spans, "overlapped": [*spans, *ahead], "nothing": []}, 3)
     drawn = "".join(ElementTree.parse(path).getroot().itertext())
     assert "overlapped: draft" in path.read_text() + drawn
     with pytest.raises(ConfigError):
-        plot_timelines(tmp_path / "times.txt", {}, 1.0)
+        plot_timelines(tmp_path / "times.txt", {})
