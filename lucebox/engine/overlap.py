@@ -214,11 +214,11 @@ class Overlap:
             self._n_failures = 0
         except DraftLostError as error:  # whose owner has said so
             logger.debug("guessing ahead: %s", error)
-            self._drop(step.job.outcomes)
+            self._forget(step.job)
         except Exception:
             self._n_failures += 1
             logger.exception("guessing ahead failed; what was guessed is dropped")
-            self._drop(step.job.outcomes)
+            self._forget(step.job)
         step.waited_ms += 1000.0 * (time.perf_counter() - started_s)
 
     def settle(self) -> None:
@@ -264,6 +264,10 @@ class Overlap:
         self.end()
         self.wait()
         self.thread.close()
+
+    def _forget(self, job: RunAhead) -> None:
+        self._drop(job.outcomes)
+        job.outcomes = ()
 
     def _keep(self, o: Outcomes) -> None:
         """Moves the draft for what came true, if there is any, to its sequence."""
