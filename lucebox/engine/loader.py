@@ -120,7 +120,7 @@ def load(
         )
         thread = _draft_thread(config, undo) if overlaps else None
         costs = _costs(config, layouts, target, draft, thread, on_progress)
-        info = _engine_info(config, target, draft, planned, started_s)
+        info = _engine_info(config, target, draft, layouts, planned, started_s)
         note_activity = load_library().abort_report.set_activity
         overlap = None if thread is None else Overlap(thread, costs, spares, config.overlap, on_work)
         drafting = Drafting(pool, costs, remembers=config.remembers, overlap=overlap, on_work=on_work)
@@ -216,11 +216,18 @@ def _context(
 
 
 def _engine_info(
-    config: EngineConfig, target: Runtime, draft: DraftRuntime | None, planned: Planned, started_s: float
+    config: EngineConfig,
+    target: Runtime,
+    draft: DraftRuntime | None,
+    layouts: Mapping[str, Layout],
+    planned: Planned,
+    started_s: float,
 ) -> EngineInfo:
     return EngineInfo(
-        target=_model_info(config.target, target),
-        draft=None if draft is None or config.draft is None else _model_info(config.draft, draft),
+        target=_model_info(config.target, target, layouts[TARGET]),
+        draft=None
+        if draft is None or config.draft is None
+        else _model_info(config.draft, draft, layouts[DRAFT]),
         n_ctx=target.n_ctx,
         n_parallel=config.n_parallel,
         drafters=config.drafters,
@@ -232,14 +239,14 @@ def _engine_info(
     )
 
 
-def _model_info(config: ModelConfig, runtime: DraftRuntime) -> ModelInfo:
+def _model_info(config: ModelConfig, runtime: DraftRuntime, layout: Layout) -> ModelInfo:
     file = runtime.file
     path = Path(config.path)
     return ModelInfo(
         path=config.path,
         name=file.string("general.name", default=path.stem),
         architecture=file.architecture,
-        device=str(runtime.device),
+        device=str(layout),
         n_vocab=runtime.n_vocab,
         n_ctx_train=runtime.hparams.n_ctx_train,
         n_bytes=path.stat().st_size,

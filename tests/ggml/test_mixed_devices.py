@@ -24,10 +24,35 @@ CPU_AND_VULKAN = {
     "draft on Vulkan": ({"target_device": "CPU", "draft_device": VULKAN}, "CPU", VULKAN),
     "target on Vulkan": ({"target_device": VULKAN, "draft_device": "CPU"}, VULKAN, "CPU"),
     "both on Vulkan": ({"target_device": VULKAN, "draft_device": VULKAN}, VULKAN, VULKAN),
+    "target on CPU and Vulkan": (
+        {"target_device": f"CPU,{VULKAN}", "target_split": "3,1", "draft_device": "CPU"},
+        f"{VULKAN} (1 layers), CPU (3 layers)",
+        "CPU",
+    ),
+    "target on Vulkan and CPU": (
+        {"target_device": f"{VULKAN},CPU", "target_split": "1,1", "draft_device": VULKAN},
+        f"{VULKAN} (2 layers), CPU (2 layers)",
+        VULKAN,
+    ),
+    "last layer of the target on the CPU": (
+        {"target_device": VULKAN, "target_cpu_layers": 1, "draft_device": "CPU"},
+        f"{VULKAN} (3 layers), CPU (1 layers)",
+        "CPU",
+    ),
 }
 WORKERS = {
     "draft on a worker": ({"target_device": "CPU", "draft_device": "RPC0"}, "CPU", "RPC0"),
+    "target on CPU and a worker": (
+        {"target_device": "CPU,RPC0", "target_split": "1,1", "draft_device": "CPU"},
+        "RPC0 (2 layers), CPU (2 layers)",
+        "CPU",
+    ),
     "both on one worker": ({"target_device": "RPC0", "draft_device": "RPC0"}, "RPC0", "RPC0"),
+    "target on Vulkan and a worker, draft on the worker": (
+        {"target_device": f"{VULKAN},RPC0", "target_split": "1,1", "draft_device": "RPC0"},
+        f"{VULKAN} (2 layers), RPC0 (2 layers)",
+        "RPC0",
+    ),
 }
 
 
@@ -121,7 +146,7 @@ def test_workers_say_what_the_cpu_says(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", ["draft on Vulkan", "both on one worker"])
+@pytest.mark.parametrize("case", ["target on Vulkan and CPU", "both on one worker"])
 def test_loading_and_unloading_leaks_nothing(tmp_path: Path, case: str) -> None:
     engines = Mixed(tmp_path)
     options, _, _ = {**CPU_AND_VULKAN, **WORKERS}[case]

@@ -19,7 +19,18 @@ PROMPT = "The first three planets of the solar system are"
 CASES = {
     "draft on Vulkan": {"target_device": "CPU", "draft_device": VULKAN},
     "target on Vulkan": {"target_device": VULKAN, "draft_device": "CPU"},
+    "target on CPU and Vulkan": {
+        "target_device": f"CPU,{VULKAN}",
+        "target_split": "9,1",
+        "draft_device": "CPU",
+    },
+    "target on Vulkan and CPU": {
+        "target_device": f"{VULKAN},CPU",
+        "target_split": "1,9",
+        "draft_device": "CPU",
+    },
     "draft on a worker": {"target_device": "CPU", "draft_device": "RPC0"},
+    "target on CPU and a worker": {"target_device": "CPU,RPC0", "target_split": "1,1", "draft_device": "CPU"},
     "both on one worker": {"target_device": "RPC0", "draft_device": "RPC0"},
 }
 
