@@ -74,7 +74,7 @@ def write_tiny(
     writer = gguf.GGUFWriter(path, arch)
     for key, value in key_values.items():
         if key != "general.architecture" and value is not None:
-            _add_value(writer, key, value)
+            add_value(writer, key, value)
     for name, array in arrays.items():
         if array is None:
             continue
@@ -83,7 +83,7 @@ def write_tiny(
         if kind == GGMLQuantizationType.F32:
             writer.add_tensor(name, array.astype(np.float32))
         else:
-            writer.add_tensor(name, _quantised(array, kind), raw_dtype=kind)
+            writer.add_tensor(name, quantised(array, kind), raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -170,7 +170,7 @@ def tiny_tensors(spec: TinySpec) -> Tensors:
     return tensors
 
 
-def _quantised(array: NDArray[np.float32], kind: GGMLQuantizationType) -> NDArray[np.uint8]:
+def quantised(array: NDArray[np.float32], kind: GGMLQuantizationType) -> NDArray[np.uint8]:
     """uint8[..., n_out, row bytes], by ggml where the gguf package cannot."""
     try:
         return gguf.quantize(array, kind)
@@ -185,7 +185,7 @@ def _quantised(array: NDArray[np.float32], kind: GGMLQuantizationType) -> NDArra
     return packed
 
 
-def _add_value(writer: gguf.GGUFWriter, key: str, value: Any) -> None:
+def add_value(writer: gguf.GGUFWriter, key: str, value: Any) -> None:
     if isinstance(value, Sequence) and not isinstance(value, str):
         writer.add_array(key, value)
         return
