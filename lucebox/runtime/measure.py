@@ -100,9 +100,11 @@ def _split_bytes(library: Library, builder: Builder, graph: Graph, buffer_types:
     try:
         split = _Split(library, context, builder, graph, assignments, buffer_types)
         whole = library.ggml_new_graph_custom(context, 2 * n_sources, False)
-        for node in split.nodes:
+        leaves = split.leaves()
+        for node in (*leaves, *split.nodes):
             library.ggml_graph_add_node(whole, node)
-        sizes = _compute_bytes(library, buffer_types, whole, split.owners)
+        owners = [*leaves.values(), *split.owners]
+        sizes = _compute_bytes(library, buffer_types, whole, owners)
     finally:
         library.ggml_free(context)
     return [
@@ -141,6 +143,17 @@ class _Split:
                 run, owner = [], self._owner_of[node]
             run.append(node)
         self._end_run(run, owner)
+
+    def leaves(self) -> dict[int, int]:
+        """What the nodes refer to that is none of them, each with its device: ggml's allocator counts on
+        having been told of every tensor."""
+        nodes, found = set(self.nodes), {}
+        for node in self.nodes:
+            tensor = _api.Tensor.from_address(node)
+            for source in (*tensor.src, tensor.view_src):
+                if source is not None and source not in nodes and source not in found:
+                    found[source] = self._place(source)
+        return found
 
     def _end_run(self, run: Sequence[int], owner: int) -> None:
         for node in run:
