@@ -133,7 +133,8 @@ def choose_layout(
     """The layers of a model on `devices`, in their order, which may hold accelerators and `cpu`.
 
     `split` has a share of the layers for each device. Without it, `free_bytes` of each decide: in
-    proportion, or, where it `fills`, as many on the first as fit, then the next. The last `n_cpu_layers`
+    proportion, with a layer at least for each that has room, or, where it `fills`, as many on the first as
+    fit, then the next. The last `n_cpu_layers`
     layers go to the CPU and `cpu_moe` sends all experts there. The embeddings lie with the CPU where it is
     among the devices, unless all of the model fills the first; the head lies with the last layer. Pure
     arithmetic. Raises ConfigError.
@@ -160,6 +161,8 @@ def choose_layout(
         owners = _filling(costs, room)
     else:
         owners = _in_proportion(costs, [part.free_bytes for part in parts])
+        has_room = [part.free_bytes >= max(sizes.layers) + sizes.compute for part in parts]
+        owners = _with_each(owners, has_room)
     by_layer = [parts[owner].device for owner in owners] + [cpu] * (n_layers - n_shared)
     return _layout(by_layer, accelerators, cpu, cpu_moe=cpu_moe, takes_table=takes_table)
 
@@ -228,6 +231,16 @@ def _in_proportion(costs: Sequence[int], shares: Sequence[float]) -> list[int]:
     last = max(i for i, share in enumerate(shares) if share)
     middles = [(end - cost / 2) / max(total, 1) for end, cost in zip(accumulate(costs), costs, strict=True)]
     return [min(bisect_right(ends, middle), last) for middle in middles]
+
+
+def _with_each(owners: Sequence[int], wanted: Sequence[bool]) -> list[int]:
+    """`owners` changed so that each wanted one owns something, as long as another has more than one."""
+    counts = [owners.count(owner) for owner in range(len(wanted))]
+    for owner, is_wanted in enumerate(wanted):
+        if is_wanted and not counts[owner] and max(counts) > 1:
+            counts[counts.index(max(counts))] -= 1
+            counts[owner] = 1
+    return [owner for owner, n in enumerate(counts) for _ in range(n)]
 
 
 def _filling(costs: Sequence[int], room: Sequence[int]) -> list[int]:

@@ -121,6 +121,11 @@ def test_memory_decides_where_no_shares_are_given() -> None:
     assert names(choose([GPU0, GPU1], [0, 0])) == ["GPU0"] * 5 + ["GPU1"] * 5
 
 
+def test_every_device_that_was_named_gets_a_layer_if_it_has_room() -> None:
+    assert names(choose([CPU, GPU0], [10**6, 200])) == ["CPU"] * 9 + ["GPU0"]
+    assert names(choose([CPU, GPU0], [10**6, 99])) == ["CPU"] * 10
+
+
 def test_pairs_of_neighbours_are_on_one_device_but_for_the_borders() -> None:
     found = names(choose([GPU0, GPU1, GPU2], [100, 100, 100]))
     assert sum(a != b for a, b in pairwise(found)) == 2
