@@ -77,7 +77,9 @@ class Engine:
 
     A model is a path, a name that `lucebox pull` knows or `hf:owner/repo/file.gguf`. `options` are the
     further fields of lucebox.config.EngineOptions, e.g. ctx_size=4096. Thread-safe; up to `parallel` answers
-    are generated at the same time. Raises ConfigError, DownloadError, ModelFileError and the like.
+    are generated at the same time. A worker that is lost with layers of the target ends this process, or
+    halts the engine in it; where it had the draft model alone, answers go on without drafts until it is back.
+    Raises ConfigError, DownloadError, ModelFileError and the like.
     """
 
     def __init__(self, target_model: str, draft_model: str | None = None, **options: Any) -> None:

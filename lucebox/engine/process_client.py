@@ -33,8 +33,8 @@ EXIT_TIMEOUT_S = 2.0
 PING_S = 1.0  # of silence, until the process is asked whether it lives
 HANG_S = 6.0  # of silence, pings or not, until it is ended
 FIRST_WORD_S = 60.0  # until which Python itself starts, from a cold disk at worst
-WORKER_WAIT_S = 8.0  # from an engine's last event: what requests wait for a lost worker
-MIN_WORKER_WAIT_S = 3.0  # from the loss, however long the last event is ago
+WORKER_WAIT_S = 7.0  # from an engine's last event: what requests wait for a lost worker
+MIN_WORKER_WAIT_S = 2.0  # from the loss, however long the last event is ago
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,6 +67,7 @@ class RemoteRuntime:
         self._cached_in: DraftProcess | None = None  # the process that has what the cache says
         self._n_cells = 0
         self._was_ready = False
+        self._n_failures = 0  # in a row, which make the next start wait
         self._lost = ""
         self._load_error: LuceboxError | None = None
         self._closing = threading.Event()
@@ -162,7 +163,6 @@ class RemoteRuntime:
 
     def _supervise(self) -> None:
         """Keeps one process running, from the first on that loads the model, until closed."""
-        n_failures = 0
         while not self._closing.is_set():
             started_s = time.monotonic()
             try:
@@ -172,8 +172,10 @@ class RemoteRuntime:
                     logger.exception("the draft model's process cannot be supervised")
                 if self._closing.is_set() or not self._tell_lost(error):
                     return
-            n_failures = 0 if time.monotonic() - started_s > STEADY_S else n_failures + 1
-            self._closing.wait(min(FIRST_BACKOFF_S * 2 ** min(n_failures, 8), MAX_BACKOFF_S))
+            if time.monotonic() - started_s > STEADY_S:
+                self._n_failures = 0
+            self._closing.wait(min(FIRST_BACKOFF_S * 2 ** min(self._n_failures, 8), MAX_BACKOFF_S))
+            self._n_failures += 1
 
     def _run_process(self) -> None:
         """Runs one process to its end. Raises what kept it from loading, DraftLostError if it ended later."""
@@ -183,8 +185,10 @@ class RemoteRuntime:
             self._process = process
             if self._closing.is_set():
                 process.close()
+        was_loaded = False
         try:
             self._tell_ready(process, process.wait_loaded(self._show_progress))
+            was_loaded = True
             process.wait()
         except DraftLostError:
             pass  # how it ended tells more
@@ -194,6 +198,8 @@ class RemoteRuntime:
                 if self._ready is process:
                     self._ready = None
             ending = process.reap(EXIT_TIMEOUT_S)
+        if was_loaded and ending.is_lost_worker:  # for which the model is not to blame
+            self._n_failures = 0
         raise DraftLostError(process.why_killed or str(ending))
 
     def _show_progress(self, fraction: float) -> None:

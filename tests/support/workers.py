@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import re
 import select
@@ -18,6 +19,7 @@ from typing import Self
 
 ROOT = Path(__file__).resolve().parents[2]
 START_TIMEOUT_S = 60.0
+_PR_SET_PDEATHSIG = 1
 
 
 class WorkerProcess:
@@ -45,6 +47,7 @@ class WorkerProcess:
             stderr=self._log,
             env={**os.environ, "PYTHONPATH": str(ROOT), "GOMP_SPINCOUNT": "0", **(environ or {})},
             text=True,
+            preexec_fn=_die_with_parent if sys.platform == "linux" else None,
         )
         try:
             self.ready_line = self._wait_until_ready()
@@ -84,6 +87,11 @@ class WorkerProcess:
         line = self.process.stdout.readline()
         assert re.match(r"lucebox worker at ", line), f"the worker ended:\n{self.words()}"
         return line.strip()
+
+
+def _die_with_parent() -> None:
+    """A test run that is killed leaves no worker behind."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 class FreezingProxy:
@@ -128,9 +136,13 @@ class FreezingProxy:
         while not self._closed:
             try:
                 here, _ = listener.accept()
-                self._open.wait()
+            except OSError:
+                continue
+            self._open.wait()
+            try:
                 there = socket.create_connection(("127.0.0.1", port))
             except OSError:
+                here.close()
                 continue
             self._sockets += [here, there]
             for source, sink in ((here, there), (there, here)):
