@@ -77,6 +77,7 @@ class Place:
     server: ServerProcess
     worker: WorkerProcess
     proxy: FreezingProxy
+    needs_worker: bool  # for any answer, not only for fast ones
     whole: str = ""
     told: list[str] = field(default_factory=list)
 
@@ -94,6 +95,9 @@ class Place:
         began_s = time.monotonic()
         self._strike(kind, rng)
         stream.join()
+        if kind == "away":
+            self._check_refusals()
+            self.worker = WorkerProcess(port=self.worker.port)
         back_s = self._wait_back()
         self.told.append(
             f"{kind} after {n_chunks} chunks: longest silence {stream.silence_s:.1f} s, "
@@ -102,6 +106,8 @@ class Place:
         )
         assert stream.silence_s < MAX_SILENCE_S, self.told[-1]
         self._check_text(stream)
+        if kind == "away":
+            assert stream.is_whole is not self.needs_worker, self.told[-1]
         again = Stream(self.server.url).join()
         assert again.is_whole
         assert again.text == self.whole, "the text is another after a loss"
@@ -114,6 +120,8 @@ class Place:
             self.worker.kill()
             time.sleep(rng.uniform(0.0, 1.0))
             self.worker = WorkerProcess(port=self.worker.port)
+        elif kind == "away":
+            self.worker.kill()
         elif kind == "stop":
             self.worker.stop()
             self._wait_noticed()
@@ -137,6 +145,20 @@ class Place:
     def _is_well(self) -> bool:
         response = httpx.get(f"{self.server.url}/health", timeout=MAX_SILENCE_S)
         return response.status_code == 200 and not response.json()["degraded"]
+
+    def _check_refusals(self) -> None:
+        """Who asks while the worker is away is answered at once, or told when to ask again."""
+        body = {"prompt": [1, 2, 3, 4], "max_tokens": 8, "temperature": 0, "ignore_eos": True}
+        began_s = time.monotonic()
+        response = httpx.post(f"{self.server.url}/v1/completions", json=body, timeout=BACK_TIMEOUT_S)
+        assert time.monotonic() - began_s < MAX_SILENCE_S
+        if self.needs_worker:
+            assert response.status_code == 503
+            assert response.headers["retry-after"]
+            assert response.json()["error"]["type"] == "server_error"
+        else:
+            assert response.status_code == 200
+            assert self.whole.startswith(response.json()["choices"][0]["text"])
 
     def _check_text(self, stream: Stream) -> None:
         if stream.is_whole:

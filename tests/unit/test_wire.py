@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from lucebox.engine.messages import Cancel, Message, Submit
@@ -112,3 +113,20 @@ def test_a_timeout_of_the_socket_is_not_its_end() -> None:
             channel.receive()
         peer.close()
         assert channel.receive() is None
+
+
+def test_a_message_that_comes_in_pieces_survives_timeouts(
+    ends: tuple[Channel[Message], socket.socket],
+) -> None:
+    channel, theirs = ends
+    body = msgspec.msgpack.encode(Cancel("x" * 100))
+    data = HEADER.pack(len(body)) + body
+    for piece in (data[:2], data[2:50], data[50:-1]):
+        theirs.sendall(piece)
+        with pytest.raises(TimeoutError):
+            channel.receive(0.01)
+    theirs.sendall(data[-1:] + data)
+    assert channel.receive(0.01) == Cancel("x" * 100)
+    assert channel.receive(0.01) == Cancel("x" * 100)
+    theirs.shutdown(socket.SHUT_WR)
+    assert channel.receive(0.01) is None
