@@ -8,6 +8,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 
@@ -56,15 +57,20 @@ class Weights:
     long: mapped tensors point into it. `close` is idempotent.
     """
 
-    def __init__(self, library: Library, file: GgufFile, n_devices: int) -> None:
+    def __init__(self, library: Library, file: GgufFile, devices: Sequence[Device]) -> None:
         self.tensors: dict[str, int] = {}
         self.packed: dict[str, PackedMatrix] = {}
         self.owners: dict[int, int] = {}
-        self.device_bytes = [0] * n_devices
+        self.device_bytes = [0] * len(devices)
         self._library = library
         self._file = file
         self._contexts: list[int] = []
         self._buffers: list[int] = []
+        # Devices of one worker share a socket, which threads would garble; a bus is no faster for two.
+        one_at_a_time = threading.Lock()
+        self._sending: list[AbstractContextManager[object]] = [
+            nullcontext() if device.is_own_cpu else one_at_a_time for device in devices
+        ]
 
     @classmethod
     def load(
@@ -80,7 +86,7 @@ class Weights:
         """Maps or uploads every placement, to its one of `devices`. `on_progress` gets the finished fraction
         of the bytes to be copied, on the calling thread. Raises OutOfMemoryError when a device has no room.
         """
-        weights = cls(library, file, len(devices))
+        weights = cls(library, file, devices)
         copied, mapped = defaultdict(list), defaultdict(list)
         for placement in placements:
             if placement.is_mapped:
@@ -213,7 +219,8 @@ class Weights:
 
     def _set(self, placement: Placement, tensor: int, source: int) -> int:
         info, n_bytes = placement.info, placement.stored.n_bytes
-        self._library.ggml_backend_tensor_set(tensor, source, 0, n_bytes)
+        with self._sending[placement.device]:
+            self._library.ggml_backend_tensor_set(tensor, source, 0, n_bytes)
         _advise(self._file.mappings[info.part], "MADV_DONTNEED", info)
         return n_bytes
 

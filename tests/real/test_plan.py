@@ -15,6 +15,7 @@ import pytest
 
 from lucebox.config import ModelConfig
 from lucebox.runtime.plan import plan_model
+from tests.support.workers import WorkerProcess
 
 ModelPath = Callable[[str], Path]
 TOLERANCE = 0.1
@@ -30,12 +31,15 @@ from lucebox.config import EngineConfig
 from lucebox.engine.planning import settle
 from lucebox.engine.model_loading import load_model
 from lucebox.runtime.rows import Rows, Want
+from lucebox.worker.client import connect
 
 def anonymous():
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon"))
 
-fitted = settle(decode(sys.argv[1], type=EngineConfig), shares_vocabulary=True)
+config = decode(sys.argv[1], type=EngineConfig)
+links = connect(config.workers, print)
+fitted = settle(config, shares_vocabulary=True)
 before, found, runtimes = anonymous(), {}, []
 for role, plan in fitted.plan.models.items():
     config = getattr(fitted.config, role)
@@ -49,6 +53,8 @@ for role, plan in fitted.plan.models.items():
         for part, used in zip(plan.devices, runtime.used_bytes(), strict=True)
     ]
 print(json.dumps({"models": found, "anonymous": anonymous() - before}))
+for owner in (*runtimes, *links):
+    owner.close()
 """
 
 
@@ -112,6 +118,17 @@ def test_layers_on_cpu_and_vulkan(model_path: ModelPath) -> None:
     assert [(part["device"], part["layers"]) for part in found["models"]["target"]] == [
         ("Vulkan0", 20),
         ("CPU", 10),
+    ]
+
+
+def test_layers_on_cpu_and_a_worker(model_path: ModelPath) -> None:
+    target = {"path": str(model_path("smollm2-135m")), "device": "RPC0,CPU", "split": [1.0, 2.0]}
+    with WorkerProcess() as worker:
+        found = measured(engine(target, workers=[worker.address]))
+    check(found)
+    assert [(part["device"], part["layers"]) for part in found["models"]["target"]] == [
+        ("RPC0", 10),
+        ("CPU", 20),
     ]
 
 
