@@ -36,8 +36,16 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 def options_of(placement: str, accelerator: str) -> dict[str, str]:
     target, split, draft = PLACEMENTS[placement]
+    if split is not None:
+        skip_on_cpu(accelerator)
     options = {"target_device": target.format(accelerator), "draft_device": draft.format(accelerator)}
     return options if split is None else {**options, "target_split": split}
+
+
+def skip_on_cpu(accelerator: str) -> None:
+    """A rehearsal on the CPU has no second device."""
+    if accelerator == "CPU":
+        pytest.skip("the CPU is no device beside itself")
 
 
 def params(**speculative: object) -> SamplingParams:
@@ -68,6 +76,7 @@ def test_the_text_is_the_known_one(
 
 @pytest.mark.parametrize("overlap", ["off", "on"])
 def test_overlap_changes_nothing(models: dict[str, str], accelerator: str, overlap: str) -> None:
+    skip_on_cpu(accelerator)
     known = text_from(7, N_TOKENS, SMALL.n_vocab)
     with Engine(
         **models,  # type: ignore[arg-type]
@@ -86,6 +95,7 @@ def test_overlap_changes_nothing(models: dict[str, str], accelerator: str, overl
 
 @pytest.mark.parametrize("arch", ["llama", "qwen2"])
 def test_probabilities_are_those_of_the_cpu(tmp_path: Path, accelerator: str, arch: str) -> None:
+    skip_on_cpu(accelerator)
     path = write_tiny(tmp_path / "model.gguf", arch, n_layer=3, seed=2)
     answers = []
     for device in ("CPU", accelerator, f"{accelerator},CPU"):

@@ -63,7 +63,8 @@ class EngineProcess:
 
     def __init__(self, log: Path, environ: Mapping[str, str] | None = None) -> None:
         self._log = log
-        environment = {**os.environ, **SOFTWARE_VULKAN, "PYTHONPATH": str(ROOT), **(environ or {})}
+        path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+        environment = {**os.environ, **SOFTWARE_VULKAN, "PYTHONPATH": path, **(environ or {})}
         with log.open("ab") as err:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.support.mixed_devices"],
