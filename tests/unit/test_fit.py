@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from lucebox.config import EngineConfig, ModelConfig
@@ -131,6 +133,75 @@ def test_the_smallest_context_is_not_undercut() -> None:
     with pytest.raises(OutOfMemoryError) as caught:
         fit(engine(model(), fit=True, n_ctx=2048), planner(1000))
     assert "no context, KV type or split of layers fits" in caught.value.remedy
+
+
+@given(
+    st.integers(100, 3000),
+    st.integers(100, 3000),
+    st.sampled_from(["CPU", "GPU", "GPU,CPU", "CPU,GPU"]),
+    st.sampled_from(["CPU", "GPU", None]),
+    st.sampled_from(["f32", "f16", "q8_0", "q4_0"]),
+    st.sampled_from([512, 2048, 3000, 8192, 65536]),
+    st.integers(1, 8),
+    st.none() | st.integers(0, 20),
+)
+def test_what_was_fitted_fits_and_what_is_advised_would(
+    cpu_mib: int,
+    gpu_mib: int,
+    device: str,
+    draft_device: str | None,
+    kv_type: Any,
+    n_ctx: int,
+    n_parallel: int,
+    n_cpu_layers: int | None,
+) -> None:
+    plan = planner(cpu_mib, gpu_mib)
+    draft = None if draft_device is None else model(draft_device, kv_type=kv_type)
+    target = model(device, kv_type=kv_type, n_cpu_layers=n_cpu_layers)
+    config = engine(target, draft, n_ctx=n_ctx, n_parallel=n_parallel)
+    try:
+        fitted = fit(replace(config, fit=True), plan)
+    except OutOfMemoryError:
+        pass  # what it advises is of another test
+    else:
+        assert all(fitted.plan.fits(used) for used in fitted.plan.devices())
+        assert fitted.config.n_ctx >= min(n_ctx, 2048)
+        assert (fitted.changes == ()) == (fitted.config == replace(config, fit=True))
+    for way in advised(config, plan):
+        planned = plan(way)
+        assert all(planned.fits(used) for used in planned.devices())
+
+
+def advised(config: EngineConfig, plan: Callable[[EngineConfig], JointPlan]) -> Iterator[EngineConfig]:
+    """`config` changed by each set of flags that a refusal of it names."""
+    try:
+        fit(config, plan)
+    except OutOfMemoryError as error:
+        for flags in error.remedy.removeprefix("use ").split(", or "):
+            if flags.startswith("--") and not flags.startswith("--fit"):
+                yield changed(config, flags.split())
+
+
+def changed(config: EngineConfig, words: list[str]) -> EngineConfig:
+    for flag, value in zip(words[::2], words[1::2], strict=True):
+        draft = config.draft
+        match flag:
+            case "--ctx-size":
+                config = replace(config, n_ctx=int(value))
+            case "--parallel":
+                config = replace(config, n_parallel=int(value))
+            case "--target-cpu-layers":
+                config = replace(config, target=replace(config.target, n_cpu_layers=int(value)))
+            case "--kv-type":
+                draft = draft and replace(draft, kv_type=value)
+                config = replace(config, target=replace(config.target, kv_type=value), draft=draft)
+            case "--draft-device":
+                config = replace(config, draft=draft and replace(draft, device=value))
+            case "--draft-model":
+                config = replace(config, draft=None)
+            case _:
+                raise AssertionError(flag)
+    return config
 
 
 def test_a_refusal_has_the_numbers_and_flags_that_fit() -> None:
