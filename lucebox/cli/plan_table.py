@@ -16,11 +16,9 @@ _MIB = 2**20
 
 def show_plan(plan: JointPlan) -> None:
     """A row for each model on each device, and one for their sum where there are several."""
-    contexts = " and ".join(
-        f"{role}: {model.n_ctx:,} tokens, {model.n_cells:,} cells of {model.kv_type}"
-        for role, model in plan.models.items()
-    )
-    print(f"\nplan, in MiB; {contexts}")
+    print("\nplan, in MiB")
+    for role, model in plan.models.items():
+        print(f"{role}: {model.n_ctx:,} tokens, {model.n_cells:,} cells of {model.kv_type}")
     table = Table(box=None, pad_edge=False)
     table.add_column("device", no_wrap=True)
     table.add_column("model", no_wrap=True)

@@ -83,7 +83,8 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 class DeviceUse(msgspec.Struct, frozen=True, kw_only=True):
     """What one model, by its `role`, takes of one device. Mapped weights lie in the file's pages and need not
-    be free; `free_bytes` were before any model was loaded."""
+    be free; `free_bytes` were before any model was loaded. `elsewhere` names operations that the device lacks
+    and that the CPU computes."""
 
     device: str
     role: str
@@ -93,6 +94,7 @@ class DeviceUse(msgspec.Struct, frozen=True, kw_only=True):
     kv_bytes: int
     compute_bytes: int
     free_bytes: int
+    elsewhere: tuple[str, ...] = ()
 
     @property
     def needed_bytes(self) -> int:

@@ -106,6 +106,7 @@ def device_uses(plan: JointPlan) -> tuple[DeviceUse, ...]:
             kv_bytes=part.kv_bytes,
             compute_bytes=part.compute_bytes,
             free_bytes=plan.free_bytes[device.pointer],
+            elsewhere=part.elsewhere,
         )
         for device in plan.devices()
         for role, part in plan.parts(device).items()

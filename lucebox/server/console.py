@@ -30,9 +30,13 @@ def say_plan(config: ServerConfig) -> None:
 
 
 def say_memory(planned: Planned) -> None:
-    """One line for each device that the models go to, and one for what had to change for them to fit."""
+    """One line for each device that the models go to, and for what it cannot compute, and one for what had to
+    change for the models to fit."""
     for device, uses in groupby(planned.memory, key=lambda use: use.device):
-        say(f"memory   {_memory(device, list(uses))}")
+        here = list(uses)
+        say(f"memory   {_memory(device, here)}")
+        if lacking := sorted({operation for use in here for operation in use.elsewhere}):
+            say(f"lacking  {device} leaves {', '.join(lacking)} to the CPU")
     if planned.changes:
         say(f"fitted   by {' '.join(planned.changes)}")
 

@@ -149,10 +149,8 @@ def test_inspect_shows_the_plan(path: Path, capsys: pytest.CaptureFixture[str]) 
     arguments = ["inspect", str(path), "--target-device", "CPU", "--ctx-size", "512", "--parallel", "2"]
     assert main([*arguments, "--draft-model", str(path), "--draft-device", "CPU"]) == 0
     out = capsys.readouterr().out.splitlines()
-    assert (
-        "plan, in MiB; target: 512 tokens, 1,024 cells of f16 and draft: 512 tokens, 1,024 cells of f16"
-        in out
-    )
+    for role in ("target", "draft"):
+        assert f"{role}: 512 tokens, 1,024 cells of f16" in out
     assert out[-4].split()[:2] == ["device", "model"]
     assert [line.split()[-9:][0] for line in out[-3:]] == ["CPU", "draft", "both"]
 

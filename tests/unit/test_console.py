@@ -69,6 +69,7 @@ def test_memory_of_each_device(capsys: pytest.CaptureFixture[str]) -> None:
             kv_bytes=20 << 20,
             compute_bytes=10 << 20,
             free_bytes=free_mib << 20,
+            elsewhere=("FLASH_ATTN_EXT", "SET_ROWS") if device == "GPU0" else (),
         )
 
     uses = (
@@ -79,6 +80,7 @@ def test_memory_of_each_device(capsys: pytest.CaptureFixture[str]) -> None:
     say_memory(Planned(uses, ("--kv-type q8_0",)))
     assert capsys.readouterr().err.splitlines() == [
         "lucebox: memory   GPU0: 2,030 of 8,000 MiB free (target 2,030)",
+        "lucebox: lacking  GPU0 leaves FLASH_ATTN_EXT, SET_ROWS to the CPU",
         "lucebox: memory   CPU: 360 of 9,000 MiB free (target 30 + 70 mapped, draft 330)",
         "lucebox: fitted   by --kv-type q8_0",
     ]
