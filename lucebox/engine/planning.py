@@ -13,7 +13,7 @@ from lucebox.config import EngineConfig
 from lucebox.engine.messages import DeviceUse
 from lucebox.ggml.devices import Device, list_devices
 from lucebox.runtime.fit import Fitted, fit
-from lucebox.runtime.memory import free_memory
+from lucebox.runtime.memory import free_memory, share_memory
 from lucebox.runtime.plan import JointPlan, Planner
 
 logger = logging.getLogger(__name__)
@@ -40,6 +40,7 @@ class EnginePlanner:
         free_bytes: Mapping[int, int] | None = None,
     ) -> None:
         devices = list_devices() if devices is None else devices
+        self._devices = devices
         self._free_bytes = free_memory(devices) if free_bytes is None else free_bytes
         self._shares_vocabulary = shares_vocabulary
         with ExitStack() as opened:
@@ -65,8 +66,10 @@ class EnginePlanner:
         models = {TARGET: target}
         if self._draft is not None and config.draft is not None:
             left = dict(self._free_bytes)
-            for part in target.devices:
-                left[part.device.pointer] -= part.needed_bytes
+            for device in self._devices:
+                left[device.pointer] -= sum(
+                    part.needed_bytes for part in target.devices if share_memory(part.device, device)
+                )
             n_wanted = draft_context(config.n_ctx, shares_vocabulary=self._shares_vocabulary)
             n_ctx = min(n_wanted, self._draft.hparams.n_ctx_train)
             beside = () if config.overlap == "off" else target.layout.computing

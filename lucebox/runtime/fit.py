@@ -178,4 +178,6 @@ def _lines(planned: JointPlan) -> Iterator[str]:
             for role, part in parts
         )
         needed, free = planned.needed_bytes(device), planned.free_bytes[device.pointer]
-        yield f"{device.name} has {free / _MIB:,.0f} MiB free and {needed / _MIB:,.0f} are needed ({uses})"
+        shared = "".join(f", of the memory that {other} takes from, too" for other in planned.sharing(device))
+        figures = f"{free / _MIB:,.0f} MiB free and {needed / _MIB:,.0f} are needed"
+        yield f"{device.name} has {figures} ({uses}){shared}"

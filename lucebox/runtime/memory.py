@@ -23,6 +23,17 @@ def available_bytes(device: Device) -> int:
     return max(0, device.free_bytes - int(_DRIVER_SHARE * device.total_bytes))
 
 
+def share_memory(a: Device, b: Device) -> bool:
+    """Whether what one takes is missing to the other: the same device, the same chip by two backends, or an
+    integrated GPU and its CPU."""
+    if a.pointer == b.pointer:
+        return True
+    if a.worker != b.worker:
+        return False
+    is_one_chip = bool(a.hardware) and a.hardware == b.hardware
+    return is_one_chip or {a.kind, b.kind} == {DeviceKind.CPU, DeviceKind.INTEGRATED_GPU}
+
+
 def free_memory(devices: Sequence[Device]) -> dict[int, int]:
     """The available bytes of each, by its pointer."""
     return {device.pointer: available_bytes(device) for device in devices}

@@ -24,7 +24,7 @@ from lucebox.runtime.graphs import largest_shape, n_cells_for
 from lucebox.runtime.key_values import parse_kv_type
 from lucebox.runtime.layout import Layout
 from lucebox.runtime.measure import measure
-from lucebox.runtime.memory import free_memory
+from lucebox.runtime.memory import free_memory, share_memory
 from lucebox.runtime.placing import PlacedModel, place_model
 from lucebox.runtime.split import find_layout, own_cpu
 
@@ -52,7 +52,7 @@ class DevicePlan:
 
 @dataclass(frozen=True, slots=True)
 class ModelPlan:
-    """One model's memory: a DevicePlan for each device of its layout, in that order."""
+    """One model's memory: a DevicePlan for each device of its layout but accelerators, in that order."""
 
     name: str
     layout: Layout
@@ -100,8 +100,13 @@ class JointPlan:
     def needed_bytes(self, device: Device) -> int:
         return sum(part.needed_bytes for part in self.parts(device).values())
 
+    def sharing(self, device: Device) -> list[Device]:
+        """The other devices that take from the same memory."""
+        return [d for d in self.devices() if d.pointer != device.pointer and share_memory(d, device)]
+
     def fits(self, device: Device) -> bool:
-        return self.needed_bytes(device) <= self.free_bytes[device.pointer]
+        pool = (device, *self.sharing(device))
+        return sum(map(self.needed_bytes, pool)) <= self.free_bytes[device.pointer]
 
 
 class Planner:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace as replace_device
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from lucebox.config import EngineConfig, ModelConfig
 from lucebox.errors import ConfigError, OutOfMemoryError
 from lucebox.ggml.devices import Device, DeviceKind
 from lucebox.runtime.fit import fit
+from lucebox.runtime.layout import Layout
+from lucebox.runtime.memory import share_memory
 from lucebox.runtime.plan import DevicePlan, JointPlan, ModelPlan
 from lucebox.runtime.split import LayerSizes, choose_layout
 
@@ -229,6 +232,18 @@ def test_every_device_that_is_used_is_named() -> None:
         fit(engine(model("GPU"), model("CPU")), planner(100, 100))
     assert "GPU has 100 MiB free and 1,170 are needed (target:" in caught.value.message
     assert "CPU has 100 MiB free and 590 are needed (draft:" in caught.value.message
+
+
+def test_devices_of_one_memory_are_added_up() -> None:
+    chip = replace_device(GPU, hardware="0000:01:00.0"), replace_device(CPU, hardware="0000:01:00.0")
+    plans = [ModelPlan("m", Layout.single(d, 1), 1, 1, "f16", (DevicePlan(d, 1, 60, 0, 0, 0),)) for d in chip]
+    plan = JointPlan(dict(zip(("target", "draft"), plans, strict=True)), {1: 100, 2: 100})
+    assert not plan.fits(chip[0])
+    assert plan.sharing(chip[0]) == [chip[1]]
+    integrated = replace_device(GPU, kind=DeviceKind.INTEGRATED_GPU)
+    assert share_memory(integrated, CPU)
+    assert not share_memory(GPU, CPU)
+    assert not share_memory(replace_device(CPU, worker="host:1", pointer=3), integrated)
 
 
 def test_what_contradicts_the_shares_is_not_advised() -> None:
