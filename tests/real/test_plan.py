@@ -57,6 +57,26 @@ for owner in (*runtimes, *links):
     owner.close()
 """
 
+# Fills a Vulkan device of ever more memory, and prints by how much each plan overfills it.
+FILL = """
+import sys
+from lucebox.config import ModelConfig
+from lucebox.ggml.devices import list_devices
+from lucebox.runtime import split
+from lucebox.runtime.plan import Planner
+
+devices = list_devices()
+gpu = next(device for device in devices if device.name == "Vulkan0")
+split.find_devices = lambda spec, known, **options: (gpu, split.own_cpu(devices))
+config = ModelConfig(path=sys.argv[1], device="auto", n_threads=1, kv_type="f16")
+with Planner(config, devices) as planner:
+    for mib in range(50, 450, 10):
+        free = {device.pointer: 2**40 for device in devices} | {gpu.pointer: mib << 20}
+        plan = planner.plan(config, 8192, 1, free)
+        used = [part for part in plan.devices if part.device is gpu]
+        print(*(part.n_layers for part in used), *(part.needed_bytes - (mib << 20) for part in used))
+"""
+
 
 def engine(target: dict[str, Any], draft: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:
     model = {"device": "CPU", "n_threads": 2, "kv_type": "f16"}
@@ -130,6 +150,26 @@ def test_layers_on_cpu_and_a_worker(model_path: ModelPath) -> None:
         ("RPC0", 10),
         ("CPU", 20),
     ]
+
+
+def test_auto_fills_a_device_and_no_more(model_path: ModelPath) -> None:
+    path = str(model_path("smollm2-135m"))
+    if "Vulkan0" not in devices(GGML_VK_VISIBLE_DEVICES="0"):
+        pytest.skip("no Vulkan device here")
+    result = subprocess.run(
+        [sys.executable, "-c", FILL, path],
+        env={**os.environ, "GGML_VK_VISIBLE_DEVICES": "0"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    filled = [tuple(map(int, line.split())) for line in result.stdout.splitlines() if line]
+    n_layers = [n for n, _ in filled]
+    assert n_layers == sorted(n_layers)
+    assert {4, 15, 30} <= set(n_layers)
+    assert all(-20 * MIB < over <= 0 for n, over in filled if n < 29)
+    assert all(over <= 0 for _, over in filled)  # the last layer brings the head along
 
 
 def devices(**environment: str) -> str:
