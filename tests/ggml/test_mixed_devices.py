@@ -23,6 +23,11 @@ MAX_GROWTH_BYTES = 2 << 20  # in the second half: one tiny model left behind eac
 CPU_AND_VULKAN = {
     "draft on Vulkan": ({"target_device": "CPU", "draft_device": VULKAN}, "CPU", VULKAN),
     "target on Vulkan": ({"target_device": VULKAN, "draft_device": "CPU"}, VULKAN, "CPU"),
+    "draft on Vulkan, guessing on while the target verifies": (
+        {"target_device": "CPU", "draft_device": VULKAN, "overlap": "on"},
+        "CPU",
+        VULKAN,
+    ),
     "both on Vulkan": ({"target_device": VULKAN, "draft_device": VULKAN}, VULKAN, VULKAN),
     "target on CPU and Vulkan": (
         {"target_device": f"CPU,{VULKAN}", "target_split": "3,1", "draft_device": "CPU"},
@@ -40,8 +45,25 @@ CPU_AND_VULKAN = {
         "CPU",
     ),
 }
+BLAS_TOO = {
+    "target on CPU and BLAS": (
+        {"target_device": f"CPU,{BLAS}", "draft_device": "CPU"},
+        "CPU (4 layers)",
+        "CPU",
+    ),
+    "target on Vulkan, CPU and BLAS": (
+        {"target_device": f"{VULKAN},CPU,{BLAS}", "target_cpu_layers": 3, "draft_device": "CPU"},
+        f"{VULKAN} (1 layers), CPU (3 layers)",
+        "CPU",
+    ),
+}
 WORKERS = {
     "draft on a worker": ({"target_device": "CPU", "draft_device": "RPC0"}, "CPU", "RPC0"),
+    "draft on a worker, guessing on while the target verifies": (
+        {"target_device": "CPU", "draft_device": "RPC0", "overlap": "on"},
+        "CPU",
+        "RPC0",
+    ),
     "target on CPU and a worker": (
         {"target_device": "CPU,RPC0", "target_split": "1,1", "draft_device": "CPU"},
         "RPC0 (2 layers), CPU (2 layers)",
@@ -132,6 +154,13 @@ def test_all_backends_are_in_one_process(mixed: Mixed) -> None:
 def test_cpu_and_vulkan_say_what_the_cpu_says(mixed: Mixed, expected: Engine, case: str) -> None:
     need(VULKAN, found=mixed.process.devices())
     options, target, draft = CPU_AND_VULKAN[case]
+    check(mixed.ask(**options), expected, target, draft)
+
+
+@pytest.mark.parametrize("case", BLAS_TOO)
+def test_blas_beside_them_says_what_the_cpu_says(mixed: Mixed, expected: Engine, case: str) -> None:
+    options, target, draft = BLAS_TOO[case]
+    need(BLAS, *({VULKAN} & set(options["target_device"].split(","))), found=mixed.process.devices())
     check(mixed.ask(**options), expected, target, draft)
 
 
