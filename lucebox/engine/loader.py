@@ -87,13 +87,13 @@ def load(
     started_s = time.monotonic()
     with ExitStack() as undo:
         with read(config.target.path) as target_file:
-            vocabulary = Vocabulary.from_metadata(target_file.metadata, config.target.path)
             check_context(target_file, config.n_ctx)
+            links = _connect(config, on_worker_lost, undo)
+            # What does not fit is refused before the vocabularies are compared, which takes longer.
+            fitted = settle(config, shares_vocabulary=True)
+            vocabulary = Vocabulary.from_metadata(target_file.metadata, config.target.path)
             shares_vocabulary = check_draft(config, vocabulary)
-        links = connect(config.workers, on_worker_lost)
-        for link in links:
-            undo.callback(link.close)
-        fitted = settle(config, shares_vocabulary=shares_vocabulary)
+            fitted = fitted if shares_vocabulary else settle(config, shares_vocabulary=False)
         config, planned = fitted.config, Planned(device_uses(fitted.plan), fitted.changes)
         on_plan(planned)
         layouts = {role: plan.layout for role, plan in fitted.plan.models.items()}
@@ -127,6 +127,13 @@ def load(
         stepper = Stepper(target, drafting, config.n_parallel, note_activity, on_round, on_work)
         undo.pop_all()
         return LoadedEngine(stepper, admission, info, tuple(workers))
+
+
+def _connect(config: EngineConfig, on_worker_lost: LostHandler, undo: ExitStack) -> list[WorkerLink]:
+    links = connect(config.workers, on_worker_lost)
+    for link in links:
+        undo.callback(link.close)
+    return links
 
 
 def _load_target(config: EngineConfig, on_progress: LoadProgress) -> Runtime:
