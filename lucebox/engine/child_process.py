@@ -91,7 +91,6 @@ class ChildProcess(Generic[Incoming]):
         finally:
             theirs.close()
             os.close(abort_write)
-        self.has_spoken = False  # its first event shows that Python has started
         self._role = role
         self._abort_fd = abort_read
         self._channel = Channel(ours, incoming)
@@ -105,9 +104,7 @@ class ChildProcess(Generic[Incoming]):
 
         Raises TimeoutError when nothing comes in `timeout_s`.
         """
-        event = self._channel.receive(timeout_s)
-        self.has_spoken = True
-        return event
+        return self._channel.receive(timeout_s)
 
     def kill(self) -> None:
         """Ends the process by force, from any thread."""

@@ -59,7 +59,7 @@ def main() -> int:
         with pinned(config.model.cores), _load(config, channel, arguments.abort_fd) as runtime:
             channel.send(Loaded(runtime.cache.n_cells))
             _serve(runtime, channel, results)
-    except OSError:
+    except ConnectionError:
         return EXIT_ORPHANED
     except Exception as error:
         if not isinstance(error, LuceboxError):

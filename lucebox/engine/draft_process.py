@@ -14,7 +14,7 @@ from lucebox.errors import DraftLostError, EngineError
 
 POLL_S = 0.5
 STALL_S = 5.0  # without a pulse, which comes twice a second: the process is stopped, or starved
-FIRST_WORD_S = 60.0  # until which Python itself starts, from a cold disk at worst
+LOAD_STALL_S = 60.0  # the same while Python starts and the model is loaded, from a cold disk at worst
 
 
 class DraftProcess(ChildProcess[DraftEvent]):
@@ -40,14 +40,12 @@ class DraftProcess(ChildProcess[DraftEvent]):
 
     def wait_loaded(self, on_progress: Callable[[float], None]) -> Loaded:
         """Raises the error that loading met, DraftLostError when the process ends or stands still."""
-        limit_s = FIRST_WORD_S
         while True:
-            match self._answer(limit_s):
+            match self._answer(LOAD_STALL_S):
                 case Loaded() as loaded:
                     return loaded
                 case Loading(fraction=fraction):
                     on_progress(fraction)
-                    limit_s = STALL_S
 
     def compute(self, forward: Forward) -> Computed:
         """Raises the error that the forward met, DraftLostError when the process ends or stands still."""

@@ -32,7 +32,7 @@ LONG_BACKOFF_S = 30.0  # once MAX_DEATHS_IN_A_ROW are reached
 EXIT_TIMEOUT_S = 2.0
 PING_S = 1.0  # of silence, until the process is asked whether it lives
 HANG_S = 6.0  # of silence, pings or not, until it is ended
-FIRST_WORD_S = 60.0  # until which Python itself starts, from a cold disk at worst
+LOAD_HANG_S = 60.0  # the same while it loads, from a cold disk at worst
 WORKER_WAIT_S = 7.0  # from an engine's last event: what requests wait for a lost worker
 MIN_WORKER_WAIT_S = 2.0  # from the loss, however long the last event is ago
 
@@ -121,7 +121,7 @@ class ProcessClient(EngineClient):
             if self._closing.is_set():
                 child.send(Shutdown())
         try:
-            while (event := self._next(child)) is not None:
+            while (event := self._next(child, HANG_S if was_ready else LOAD_HANG_S)) is not None:
                 match event:
                     case Failed(id=None):
                         load_error = event.error()
@@ -145,13 +145,12 @@ class ProcessClient(EngineClient):
         reason = why_killed or str(load_error or ending)
         return Death(reason, load_error, was_ready, is_lost_worker)
 
-    def _next(self, child: EngineProcess) -> Event | None:
+    def _next(self, child: EngineProcess, limit_s: float) -> Event | None:
         """The next event; None when the process has ended.
 
-        Raises EngineError for garbage, and when it hangs: it answers pings while it computes, however long.
+        Raises EngineError for garbage, and for silence of `limit_s`: pings are answered during forwards, too.
         """
         silent_since_s = time.monotonic()
-        limit_s = HANG_S if child.has_spoken else FIRST_WORD_S
         while True:
             try:
                 return child.receive(PING_S)

@@ -43,7 +43,6 @@ class Process:
 
     def __init__(self) -> None:
         self.sent: list[Message] = []
-        self.has_spoken = False
         self.answers_pings = True
         self.ending = Ending("engine", -9)
         self._events: SimpleQueue[Event | None] = SimpleQueue()
@@ -71,11 +70,9 @@ class Process:
 
     def receive(self, timeout_s: float | None = None) -> Event | None:
         try:
-            event = self._events.get(timeout=timeout_s)
+            return self._events.get(timeout=timeout_s)
         except Empty:
             raise TimeoutError from None
-        self.has_spoken = True
-        return event
 
     def kill(self) -> None:
         self.end(Ending("engine", -9))
