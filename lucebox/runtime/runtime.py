@@ -217,8 +217,11 @@ class Runtime:
         return self.layout.main
 
     def used_bytes(self) -> tuple[tuple[int, int, int], ...]:
-        """Bytes of weights, of keys and values, and for computing, on each device of the layout."""
-        return tuple(zip(*self._taken_bytes, self.graphs.device_bytes, strict=True))
+        """Bytes of weights, of keys and values, and for computing, on each device of the layout.
+        Accelerators, which have none, are left out."""
+        taken = zip(*self._taken_bytes, self.graphs.device_bytes, strict=True)
+        devices = zip(self.layout.devices, taken, strict=True)
+        return tuple(used for device, used in devices if device.holds_models)
 
     def lost(self) -> str:
         """Always "": what a lucebox.engine.remote_runtime.RemoteRuntime loses, ends this process."""

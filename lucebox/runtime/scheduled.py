@@ -32,8 +32,8 @@ class _Original:
 class ScheduledGraphs:
     """As GraphCache, for a layout of several devices: one arena on each, for one graph at a time.
 
-    Computing the same graph again costs nothing; going over to another that was built before takes ggml
-    about a millisecond, to split it anew.
+    Computing the same graph again costs nothing; going over to another that was built before takes a third
+    of a millisecond for 30 layers, most of it ggml's, which splits it anew.
     """
 
     def __init__(
