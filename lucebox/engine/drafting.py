@@ -243,9 +243,7 @@ class Drafting:
 
     def _state(self, sequence: EngineSequence, n_draft_rows: int, n_other_rows: int) -> SequenceState:
         n_tokens, drafters = len(sequence.tokens), self._able(sequence)
-        n_behind = {
-            name: self._pool.get(name).n_behind(sequence.slot, n_tokens) for name in drafters
-        }
+        n_behind = {name: self._pool.get(name).n_behind(sequence.slot, n_tokens) for name in drafters}
         return SequenceState(
             sequence.slot,
             n_tokens,

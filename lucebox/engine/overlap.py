@@ -1,7 +1,7 @@
 """Guesses on while the target verifies: the draft model goes on from the outcomes it takes for likeliest.
 
 Continue-on-accept as in PEARL (Liu et al. 2024, arXiv 2408.11850), and drafts for likely rejections as in SSD
-(Kumar, Dao & May 2026, 2603.03251): the draft that fits what really happened is there when the target is done.
+(Kumar, Dao & May 2026, 2603.03251): the draft that fits what happened is there when the target is done.
 """
 
 from __future__ import annotations

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from functools import partial
+from typing import TypeVar
 
 import msgspec
 
@@ -23,6 +25,7 @@ from lucebox.worker.address import WorkerAddress
 from lucebox.worker.control import AnswerT, ControlConnection
 from lucebox.worker.operation import describe
 from lucebox.worker.protocol import (
+    ANSWER_TIMEOUT_S,
     CONNECT_TIMEOUT_S,
     Claim,
     Claimed,
@@ -36,6 +39,8 @@ from lucebox.worker.protocol import (
 from lucebox.worker.watchdog import LostHandler, Watchdog
 
 _BUSY_TIMEOUT_S = 1.0
+
+_T = TypeVar("_T")
 
 
 def connect(
@@ -151,7 +156,14 @@ class WorkerLink:
             raise WorkerError(f"ggml's RPC server at {self.address} is of version {version}")
 
     def _add_to_ggml(self, n_devices: int) -> tuple[int, ...]:
-        pointers = rpc.add_server(f"{self.address.resolve()}:{self.address.port}")
+        pointers = _within(
+            ANSWER_TIMEOUT_S, partial(rpc.add_server, f"{self.address.resolve()}:{self.address.port}")
+        )
+        if pointers is None:
+            raise WorkerError(
+                f"ggml's RPC server at {self.address} serves somebody else",
+                remedy="end that program, and start this one again",
+            )
         if len(pointers) != n_devices:
             raise WorkerError(
                 f"The worker {self.address} has {n_devices} devices, and had {len(pointers)} before",
@@ -193,6 +205,23 @@ def _ask_for_devices(connection: ControlConnection) -> Claimed:
         if answer.other is None or time.monotonic() > deadline_s:
             return answer
         time.sleep(0.05)
+
+
+def _within(timeout_s: float, work: Callable[[], _T]) -> _T | None:
+    """What `work` returns or raises; None when that takes longer, in which case its thread waits on."""
+    future: Future[_T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="add server", daemon=True).start()
+    try:
+        return future.result(timeout_s)
+    except TimeoutError:
+        return None
 
 
 def _first_free_number() -> int:

@@ -263,7 +263,7 @@ def test_inspect_counts_experts(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 def test_a_gpu_leaves_experts_to_the_cpu(tmp_path: Path) -> None:
     """And says what the CPU says alone, with a draft and without."""
-    shape = {**MOE, "n_layer": 3, "n_vocab": 64}
+    shape = {**MOE, "n_layer": 3}
     path = str(write_tiny(tmp_path / "target.gguf", **shape))
     draft = str(write_tiny(tmp_path / "draft.gguf", **shape, perturbation=0.1))
     prompts = [TOKENS[:5], TOKENS[:40]]

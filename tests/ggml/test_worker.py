@@ -154,6 +154,22 @@ def test_one_engine_at_a_time(link: WorkerLink, worker: WorkerProcess) -> None:
     other.close()
 
 
+def test_somebody_who_comes_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    with WorkerProcess() as process:
+        others: list[socket.socket] = []
+        with monkeypatch.context() as patches:
+            patches.setattr("lucebox.worker.client.ANSWER_TIMEOUT_S", 0.3)
+            patches.setattr(
+                WorkerLink,
+                "_check_rpc",
+                lambda _: others.append(socket.create_connection(("127.0.0.1", process.port))),
+            )
+            with pytest.raises(WorkerError, match="serves somebody else"):
+                connect([process.address], _unexpected)
+        others[0].close()
+        connect([process.address], _unexpected)[0].close()
+
+
 KILLED = """
 import os, signal, sys
 from lucebox.runtime.runtime import Runtime
