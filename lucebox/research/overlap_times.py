@@ -148,6 +148,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--draft-device", metavar="DEVICE", help="[default: this machine's CPU, in a worker of its own]"
     )
+    parser.add_argument("--draft-quant", metavar="TYPE", default="auto", help="as for `lucebox serve`")
     parser.add_argument("--workers", metavar="HOST:PORT,…", help="as for `lucebox serve`")
     for flag, default, text in (
         ("--threads", None, "CPU threads of the target [default: half the physical cores]"),
@@ -183,6 +184,7 @@ def _run(arguments: argparse.Namespace) -> None:
             draft_model=arguments.draft,
             target_device=arguments.target_device,
             draft_device=device,
+            draft_quant=arguments.draft_quant,
             workers=workers,
             ctx_size=N_CTX,
             threads=n_threads,
