@@ -8,9 +8,9 @@ Candidates are cut by radix selection, which is linear whatever the logits.
 
 from libc.float cimport FLT_MAX
 from libc.math cimport INFINITY, log, nextafterf
-from libc.stdint cimport int32_t, uint32_t
+from libc.stdint cimport int32_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy
 
 import numpy as np
 
@@ -18,11 +18,7 @@ from lucebox.errors import LogitsError
 
 from law cimport Law, draw_excess, law_of
 from scan cimport LB_BLOCK, lb_block_maxima, lb_exp_sum, lb_rank, lb_scale, lb_value, lb_weigh
-
-cdef enum:
-    N_BINS = 256
-
-cdef uint32_t SIGN = 0x80000000
+from selection cimport keep_heaviest, select
 
 cdef float COLDEST = 1e-30  # a temperature below would overflow float32, and is as good as zero
 
@@ -47,55 +43,6 @@ cdef void discard(Scratch *s) noexcept nogil:
     free(s.ids)
     free(s.ranks)
     free(s.weights)
-
-
-cdef int32_t select(const int32_t *ranks, const double *weights, ptrdiff_t n, double needed,
-                    double *above) noexcept nogil:
-    """The highest rank at which the weights (NULL: 1 each), summed from above, reach `needed` > 0.
-
-    `above` becomes the sum strictly above it. If rounding keeps all of them below `needed`, the lowest rank.
-    """
-    cdef double[N_BINS] bins
-    cdef uint32_t prefix = 0, mask = 0, key
-    cdef ptrdiff_t i
-    cdef int shift, b, last
-    above[0] = 0
-    for shift in range(24, -1, -8):
-        memset(bins, 0, sizeof(bins))
-        for i in range(n):
-            key = <uint32_t> ranks[i] ^ SIGN
-            if key & mask == prefix:
-                bins[(key >> shift) & (N_BINS - 1)] += weights[i] if weights else 1.0
-        last = -1
-        for b in range(N_BINS - 1, -1, -1):
-            if bins[b] > 0:
-                if last >= 0:
-                    above[0] += bins[last]
-                last = b
-                if above[0] + bins[b] >= needed:
-                    break
-        prefix |= <uint32_t> last << shift
-        mask |= <uint32_t> (N_BINS - 1) << shift
-    return <int32_t> (prefix ^ SIGN)
-
-
-cdef ptrdiff_t keep_heaviest(int32_t *ids, int32_t *ranks, double *weights, ptrdiff_t n,
-                             double needed) noexcept nogil:
-    """Keeps, in place and order, the fewest elements of highest rank whose weights (NULL: 1 each) reach `needed`;
-    the first ones among those of equal rank. Returns their number."""
-    cdef double sum
-    cdef int32_t lowest = select(ranks, weights, n, needed, &sum)
-    cdef ptrdiff_t i, kept = 0
-    for i in range(n):
-        if ranks[i] > lowest or (ranks[i] == lowest and sum < needed):
-            if ranks[i] == lowest:
-                sum += weights[i] if weights else 1.0
-            ids[kept] = ids[i]
-            ranks[kept] = ranks[i]
-            if weights:
-                weights[kept] = weights[i]
-            kept += 1
-    return kept
 
 
 cdef float at_least(double floor) noexcept nogil:

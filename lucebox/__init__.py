@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lucebox.api import Chunk, Completion, Engine
+    from lucebox.grammar import Grammar
     from lucebox.sampling.params import SamplingParams, SpeculativeParams
 
-__all__ = ["Chunk", "Completion", "Engine", "SamplingParams", "SpeculativeParams", "__version__"]
+__all__ = ["Chunk", "Completion", "Engine", "Grammar", "SamplingParams", "SpeculativeParams", "__version__"]
 
 try:
     __version__ = version("lucebox")
@@ -24,4 +25,6 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module("lucebox.api"), name)
     if name in ("SamplingParams", "SpeculativeParams"):
         return getattr(import_module("lucebox.sampling.params"), name)
+    if name == "Grammar":
+        return import_module("lucebox.grammar").Grammar
     raise AttributeError(f"module 'lucebox' has no attribute {name!r}")

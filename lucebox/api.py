@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 from msgspec.structs import replace
@@ -16,6 +17,7 @@ from lucebox.engine.messages import (
     EngineInfo,
     Failed,
     FinishReason,
+    RequestEvent,
     StepEvent,
     Submit,
     TokenLogprobs,
@@ -27,10 +29,12 @@ from lucebox.engine.timeline import WorkHandler, ignore
 from lucebox.engine.timings import Timings
 from lucebox.errors import EngineError, TemplateError
 from lucebox.gguf import read
+from lucebox.grammar import Grammar
 from lucebox.resolve import Progress, resolve_engine
 from lucebox.sampling.params import SamplingParams
 from lucebox.sampling.random import fresh_seed
 from lucebox.text.chat import ChatTemplate
+from lucebox.text.grammar import GrammarCompiler
 from lucebox.text.output import TextOutput
 from lucebox.text.tokenizer import Tokenizer
 
@@ -42,6 +46,8 @@ Messages = Sequence[Mapping[str, Any]]
 class Chunk:
     """A piece of an answer: text that became certain, and tokens that arrived, with the origin of each.
 
+    `prompt_logprobs`, when asked for, come with the first chunk: one entry for each token but the first.
+
     Text may lag behind tokens, where a stop string or a character is not complete. `finish_reason` and
     `timings` are None in all chunks but the last.
     """
@@ -52,6 +58,7 @@ class Chunk:
     logprobs: list[TokenLogprobs] | None = None
     finish_reason: FinishReason | None = None
     timings: Timings | None = None
+    prompt_logprobs: list[TokenLogprobs] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +71,35 @@ class Completion:
     logprobs: list[TokenLogprobs] | None
     finish_reason: FinishReason
     timings: Timings
+    prompt_logprobs: list[TokenLogprobs] | None = None
 
 
-ChunkStream = Generator[Chunk, None, None]
+@dataclass(slots=True)
+class _Cost:
+    timings: Timings | None = None
+
+
+class ChunkStream(Iterator[Chunk]):
+    """An answer piece by piece, as it comes; `close`, or dropping it, cancels what is left of it.
+
+    `timings` is None until the answer has ended. Of one that was cancelled it is what it cost until then,
+    which the engine says behind the step under way.
+    """
+
+    def __init__(self, start: Callable[[_Cost], Generator[Chunk, None, None]]) -> None:
+        # A third party, lest stream and generator keep each other alive when the caller drops this one.
+        self._cost = _Cost()
+        self._chunks = start(self._cost)
+
+    def __next__(self) -> Chunk:
+        return next(self._chunks)
+
+    def close(self) -> None:
+        self._chunks.close()
+
+    @property
+    def timings(self) -> Timings | None:
+        return self._cost.timings
 
 
 class Engine:
@@ -131,6 +164,7 @@ class Engine:
             with read(config.target.path) as file:
                 self.tokenizer = Tokenizer.from_metadata(file.metadata, config.target.path)
                 self._template = ChatTemplate.from_metadata(file.metadata, config.target.path)
+            self._grammars = GrammarCompiler(lambda: self.tokenizer)
             self.info: EngineInfo = self._client.wait_ready()
         except BaseException:
             self._client.close()
@@ -169,9 +203,8 @@ class Engine:
         prediction: str | None = None,
     ) -> ChunkStream:
         """As `generate`, piece by piece; errors come with the first piece. Closing it cancels the request."""
-        if isinstance(prompt, str):
-            prompt = self.tokenizer.encode(prompt, parse_special=True)
-        yield from self._stream(list(prompt), params or SamplingParams(), prediction)
+        tokens = partial(self._tokens, prompt)
+        return ChunkStream(partial(self._stream, tokens, params or SamplingParams(), prediction))
 
     def chat(
         self, messages: Messages, params: SamplingParams | None = None, *, prediction: str | None = None
@@ -183,7 +216,8 @@ class Engine:
         self, messages: Messages, params: SamplingParams | None = None, *, prediction: str | None = None
     ) -> ChunkStream:
         """As `chat`, piece by piece; errors come with the first piece. Closing it cancels the request."""
-        yield from self._stream(self.encode_chat(messages), params or SamplingParams(), prediction)
+        tokens = partial(self.encode_chat, messages)
+        return ChunkStream(partial(self._stream, tokens, params or SamplingParams(), prediction))
 
     def encode_chat(self, messages: Messages) -> list[int]:
         """The token ids that the model's chat template makes of `messages`. Raises TemplateError."""
@@ -191,14 +225,23 @@ class Engine:
             raise TemplateError("this model has no chat template", remedy="use generate, or a chat model")
         return self._template.encode(messages, self.tokenizer)
 
+    def check_grammar(self, grammar: Grammar) -> None:
+        """Raises RequestError for a grammar that no request could use: it is wrong, or too complex."""
+        self._grammars.check(grammar)
+
     def stats(self) -> EngineStats:
         """Sums over all answers that ended, and what is going on now."""
         return self._client.stats()
 
-    def _stream(self, prompt: list[int], params: SamplingParams, prediction: str | None) -> ChunkStream:
+    def _tokens(self, prompt: str | Sequence[int]) -> list[int]:
+        return self.tokenizer.encode(prompt, parse_special=True) if isinstance(prompt, str) else list(prompt)
+
+    def _stream(
+        self, tokens: Callable[[], list[int]], params: SamplingParams, prediction: str | None, cost: _Cost
+    ) -> Generator[Chunk, None, None]:
         submit = Submit(
             id=f"answer-{next(self._ids)}",
-            prompt=prompt,
+            prompt=tokens(),
             params=params,
             seed=fresh_seed() if params.seed is None else params.seed,
             prediction=self.tokenizer.encode(prediction or "", parse_special=False, add_bos=False),
@@ -206,8 +249,8 @@ class Engine:
         events = Outbox()
         output = TextOutput(self.tokenizer.vocabulary, params.stop)
         finished = False
-        self._client.submit(submit, events.put)
         try:
+            self._client.submit(submit, partial(_note, cost, events))
             while not finished:
                 event = events.take()
                 if isinstance(event, Failed):
@@ -221,15 +264,30 @@ class Engine:
                 self._client.cancel(submit.id)
 
 
+def _note(cost: _Cost, events: Outbox, event: RequestEvent) -> None:
+    """Passes `event` on, and keeps what the answer cost, also where nobody waits for it any more."""
+    if isinstance(event, StepEvent) and event.finish is not None:
+        cost.timings = event.finish.timings
+    events.put(event)
+
+
 def _chunk(event: StepEvent, output: TextOutput) -> Chunk:
     text = output.push(event.tokens)
     finish = event.finish
     if finish is None:
-        return Chunk(text, event.tokens, event.origins, event.logprobs)
+        return Chunk(text, event.tokens, event.origins, event.logprobs, prompt_logprobs=event.prompt_logprobs)
     if finish.reason in ("cancelled", "error"):
         raise EngineError("the engine was closed before the answer was complete")
     text += output.finish(finish.keep_bytes)
-    return Chunk(text, event.tokens, event.origins, event.logprobs, finish.reason, finish.timings)
+    return Chunk(
+        text,
+        event.tokens,
+        event.origins,
+        event.logprobs,
+        finish.reason,
+        finish.timings,
+        event.prompt_logprobs,
+    )
 
 
 def _collect(chunks: Iterator[Chunk]) -> Completion:
@@ -237,11 +295,21 @@ def _collect(chunks: Iterator[Chunk]) -> Completion:
     tokens: list[int] = []
     origins: list[Origin] = []
     logprobs: list[TokenLogprobs] = []
+    prompt_logprobs: list[TokenLogprobs] | None = None
     for chunk in chunks:
+        prompt_logprobs = prompt_logprobs or chunk.prompt_logprobs
         text.append(chunk.text)
         tokens += chunk.tokens
         origins += chunk.origins
         logprobs += chunk.logprobs or ()
     assert chunk.finish_reason is not None
     assert chunk.timings is not None
-    return Completion("".join(text), tokens, origins, logprobs or None, chunk.finish_reason, chunk.timings)
+    return Completion(
+        "".join(text),
+        tokens,
+        origins,
+        logprobs or None,
+        chunk.finish_reason,
+        chunk.timings,
+        prompt_logprobs,
+    )

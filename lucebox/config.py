@@ -15,197 +15,72 @@ from typing import Annotated, Literal
 import msgspec
 
 from lucebox import flags
+from lucebox.engine_options import (
+    ALL,
+    AUTO,
+    DEFAULT_CTX_SIZE_LIMIT,
+    DEFAULT_DRAFT_MODEL,
+    DEFAULT_SERVER_PARALLEL,
+    DRAFT_MODEL_FIELDS,
+    FREE_DRAFTERS,
+    KEEP,
+    KV_TYPES,
+    MODEL_DRAFTER,
+    NONE,
+    OFF,
+    PREDICTION_DRAFTER,
+    SELF_DRAFT,
+    SUFFIX_DRAFTER,
+    CpuKernels,
+    EngineOptions,
+    KvType,
+    Overlap,
+    Pinning,
+    Pooling,
+)
 from lucebox.errors import ConfigError
-from lucebox.flags import Choice, Flag, Integer, IntegerOr, Switch, Text
+from lucebox.flags import Choice, Flag, Integer, PathPrefix, Text, TextList
+from lucebox.logs import LogFormat
 
-KV_TYPES = ("f32", "f16", "q8_0", "q4_0")
-KvType = Literal["f32", "f16", "q8_0", "q4_0"]
-CpuKernels = Literal["auto", "ggml"]
-Overlap = Literal["auto", "on", "off"]
-Pinning = Literal["auto", "on", "off"]
+__all__ = [
+    "ALL",
+    "AUTO",
+    "DEFAULT_CTX_SIZE_LIMIT",
+    "DEFAULT_DRAFT_MODEL",
+    "DEFAULT_MAX_QUEUE",
+    "DEFAULT_SERVER_PARALLEL",
+    "DRAFT_MODEL_FIELDS",
+    "FREE_DRAFTERS",
+    "KEEP",
+    "KV_TYPES",
+    "MODEL_DRAFTER",
+    "NONE",
+    "OFF",
+    "PREDICTION_DRAFTER",
+    "SELF_DRAFT",
+    "SUFFIX_DRAFTER",
+    "CpuKernels",
+    "EngineConfig",
+    "EngineOptions",
+    "KvType",
+    "LogFormat",
+    "ModelConfig",
+    "Overlap",
+    "Pinning",
+    "Pooling",
+    "ReasoningFormat",
+    "ServerConfig",
+    "ServerOptions",
+    "add_model_argument",
+    "engine_options",
+    "parse_server_args",
+    "server_options",
+    "take_model",
+]
 
-DEFAULT_DRAFT_MODEL = "qwen2.5-coder-0.5b"
-DEFAULT_CTX_SIZE_LIMIT = 8192
-NONE = "none"
-AUTO = "auto"
-KEEP = "keep"
-ALL = "all"
-MODEL_DRAFTER = "model"
-SUFFIX_DRAFTER = "suffix"
-PREDICTION_DRAFTER = "prediction"
-FREE_DRAFTERS = ("ngram", "recycle", "suffix")  # `--draft-model` takes them, too
-SELF_DRAFT = re.compile(r"(?:(?<=[,+])|^)self:([^,+]*)")  # in a drafter's spec, or all of a draft model
+ReasoningFormat = Literal["auto", "none"]
 
-
-class EngineOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a user may choose about the engine. Raises ConfigError for a value that is not allowed."""
-
-    target_model: Annotated[
-        str,
-        Flag(
-            "the model that decides every token: a path, a name or `hf:owner/repo/file.gguf`", Text(), "MODEL"
-        ),
-    ] = "qwen2.5-coder-1.5b"
-    draft_model: Annotated[
-        str | None,
-        Flag(
-            "the smaller model that guesses ahead; `self:q4_0`: the target itself, re-quantised; `suffix`, "
-            "`ngram` or `recycle`: that drafter without a model; `none`: nobody guesses",
-            Text(),
-            "MODEL",
-            unset=f"`{DEFAULT_DRAFT_MODEL}` with the default target, else no model",
-        ),
-    ] = None
-    target_device: Annotated[
-        str,
-        Flag(
-            "where the target runs: a name or number of `lucebox devices`; several as `CUDA0,CPU` share its "
-            "layers in that order; `auto`: the fastest, as measured, that have room",
-            Text(),
-            "DEVICE[,DEVICE…]",
-        ),
-    ] = AUTO
-    target_split: Annotated[
-        str | None,
-        Flag(
-            "shares of the target's layers, one for each of several devices, as `3,1`",
-            Text(),
-            "N,N…",
-            unset="by free memory",
-        ),
-    ] = None
-    target_cpu_layers: Annotated[
-        int | None,
-        Flag(
-            "the last N layers of the target are computed by the CPU",
-            Integer(0, 4096),
-            "N",
-            unset="none unless the CPU is among its devices",
-        ),
-    ] = None
-    cpu_moe: Annotated[
-        bool, Flag("the experts of a mixture-of-experts target stay with the CPU", Switch())
-    ] = False
-    draft_device: Annotated[
-        str,
-        Flag(
-            "where the draft model runs, likewise; `auto`: a device of its own that is at least half as fast "
-            "as the target's, else the same",
-            Text(),
-            "DEVICE[,DEVICE…]",
-        ),
-    ] = AUTO
-    workers: Annotated[
-        str | None,
-        Flag(
-            "other machines whose devices are to be used: addresses of `lucebox worker`",
-            Text(),
-            "HOST:PORT[,…]",
-            unset="none",
-        ),
-    ] = None
-    draft_quant: Annotated[
-        str,
-        Flag(
-            "type that the draft model's matrices get while loading: `q4_0`, `q8_0` or another of ggml's; "
-            "`keep`: the file's; `auto`: `q4_0` on a CPU that is faster with it",
-            Text(),
-            "TYPE",
-        ),
-    ] = AUTO
-    draft_vocab: Annotated[
-        int | str,
-        Flag(
-            "the draft model guesses only the first N tokens of its vocabulary, or `all`; "
-            "`auto`: 32768 where that spares it a third of its weights, else all",
-            IntegerOr(1, 2**24, (AUTO, ALL)),
-            "N",
-        ),
-    ] = AUTO
-    threads: Annotated[
-        int | None,
-        Flag("CPU threads that compute the target", Integer(1, 1024), "N", unset="physical cores"),
-    ] = None
-    draft_threads: Annotated[
-        int | None,
-        Flag("CPU threads that compute the draft model", Integer(1, 1024), "N", unset="as `--threads`"),
-    ] = None
-    pin_threads: Annotated[
-        Pinning,
-        Flag(
-            "keep the threads of each model on cores of their own: `auto` where a worker on this machine "
-            "computes at the same time, and there are enough",
-            Choice(("auto", "on", "off")),
-        ),
-    ] = "auto"
-    overlap: Annotated[
-        Overlap,
-        Flag(
-            "guess on while the target verifies, where the draft model has a device of its own; `auto`: "
-            "only while that is measured to be faster",
-            Choice(("auto", "on", "off")),
-        ),
-    ] = "auto"
-    fit: Annotated[
-        bool,
-        Flag(
-            "where the models do not fit into memory, take what does: a smaller context, KV type, or fewer "
-            "layers on a device",
-            Switch(),
-        ),
-    ] = False
-    ctx_size: Annotated[
-        int | None,
-        Flag(
-            "context of one sequence, in tokens",
-            Integer(16, 2**24),
-            "N",
-            unset=f"the model's own, at most {DEFAULT_CTX_SIZE_LIMIT}",
-        ),
-    ] = None
-    parallel: Annotated[int, Flag("sequences decoded at the same time; more wait", Integer(1, 256), "N")] = 1
-    kv_type: Annotated[KvType, Flag("number type of the KV cache", Choice(KV_TYPES))] = "f16"
-    cpu_kernels: Annotated[
-        CpuKernels,
-        Flag(
-            "kernels for quantised matrices on a CPU: `auto`: our own where they can serve (Q4_K and Q6_K on "
-            "AVX-512 VNNI), which check several tokens for little more than one; `ggml`: only ggml's",
-            Choice(("auto", "ggml")),
-        ),
-    ] = "auto"
-    drafter: Annotated[
-        str,
-        Flag(
-            "who guesses: `model` (the draft model), `suffix` (what the text repeats), `ngram`, `recycle`, "
-            "`tli` or `slem` (a draft model of another vocabulary), a plug-in or `none`; `suffix,model`: "
-            "each goes on behind the one before it; `model+suffix,model`: the controller chooses; `auto`: "
-            "`model+suffix+suffix,model`, or `suffix` without a draft model",
-            Text(),
-            "NAME[,NAME…][+…]",
-        ),
-    ] = AUTO
-    acceptance: Annotated[
-        str,
-        Flag(
-            "how guesses are judged: `auto` (`greedy` at temperature 0, `match` with a seed, else `block`), "
-            "`token`, `gumbel`, trees by `specinfer`, `rrs`, `kseq`, `traversal`; not lossless: `typical`, "
-            "`lenient`, `mentored`, `fuzzy`",
-            Text(),
-            "NAME[:OPTION=VALUE,…]",
-        ),
-    ] = AUTO
-    draft_length: Annotated[
-        str,
-        Flag(
-            "how far to guess: `fixed:n=4`, `threshold:n=8,p_min=0.6`, `svip`, `adaedl`, `goodput` or a "
-            "plug-in; `auto`: only while that is measured to be faster",
-            Text(),
-            "NAME[:OPTION=VALUE,…]",
-        ),
-    ] = AUTO
-
-    def __post_init__(self) -> None:
-        flags.check(self)
+DEFAULT_MAX_QUEUE = 256
 
 
 class ServerOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -218,19 +93,104 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         str | None,
         Flag("the model's name in the API", Text(), "NAME", unset="the target's name"),
     ] = None
+    root_path: Annotated[
+        str,
+        Flag("where a reverse proxy shows the server, as `/llm`", PathPrefix(), "PATH", unset="at the top"),
+    ] = ""
     api_key: Annotated[
+        tuple[str, ...],
+        Flag(
+            "key that requests must carry, or several; better given by a file or the environment",
+            TextList(),
+            "KEY[,KEY…]",
+            unset="none asked for",
+            is_secret=True,
+        ),
+    ] = ()
+    api_key_file: Annotated[
         str | None,
         Flag(
-            "key that requests must carry; better given by the environment",
-            Text(),
-            "KEY",
-            unset="none asked for",
+            "file of further keys, one a line; `#` begins a comment", Text(), "FILE", unset="none asked for"
         ),
     ] = None
+    cors_origin: Annotated[
+        tuple[str, ...],
+        Flag(
+            "web pages of other origins that may use the API, as `https://chat.example`, or `*`",
+            TextList(),
+            "ORIGIN[,ORIGIN…]",
+            unset="none",
+        ),
+    ] = ()
+    ssl_certfile: Annotated[
+        str | None,
+        Flag("certificate chain (PEM) to serve HTTPS with", Text(), "FILE", unset="plain HTTP"),
+    ] = None
+    ssl_keyfile: Annotated[
+        str | None,
+        Flag("its private key (PEM), without a password", Text(), "FILE", unset="in `--ssl-certfile`"),
+    ] = None
+    max_queue: Annotated[
+        int, Flag("requests that may wait for others to end; further ones get a 429", Integer(0, 65536), "N")
+    ] = DEFAULT_MAX_QUEUE
+    request_timeout: Annotated[
+        int | None,
+        Flag(
+            "seconds after which a request that waits or runs is ended",
+            Integer(1, 86400),
+            "N",
+            unset="no limit",
+        ),
+    ] = None
+    prefix_cache_file: Annotated[
+        str | None,
+        Flag(
+            "file that has the prefix cache while the server is down: read at the start, written at the end",
+            Text(),
+            "FILE",
+            unset="none",
+        ),
+    ] = None
+    max_body: Annotated[int, Flag("MiB that the body of a request may have", Integer(1, 1024), "N")] = 16
+    client_timeout: Annotated[
+        int,
+        Flag("seconds that a client may take to send a request, or to read a bit", Integer(1, 3600), "N"),
+    ] = 30
+    drain_timeout: Annotated[
+        int,
+        Flag("seconds that running requests get to end after a signal to stop", Integer(0, 3600), "N"),
+    ] = 8
+    pooling: Annotated[
+        Pooling | Literal["auto"],
+        Flag(
+            "what /v1/embeddings makes of a text's hidden states: their `mean`, the `last` token's or the "
+            "first one's (`cls`); `auto`: as the model file says, else `mean`",
+            Choice((AUTO, "mean", "last", "cls")),
+        ),
+    ] = "auto"
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],
         Flag("how much is logged", Choice(("debug", "info", "warning", "error"))),
     ] = "info"
+    tool_format: Annotated[
+        str,
+        Flag(
+            "how the model writes calls of tools: `gemma`, `generic`, `harmony`, `hermes`, `llama3`, "
+            "`mistral`, `pythonic` or `qwen3_coder`; `auto`: as its chat template tells",
+            Text(),
+            "FORMAT",
+        ),
+    ] = AUTO
+    reasoning_format: Annotated[
+        ReasoningFormat,
+        Flag(
+            "`auto`: reasoning apart from the answer, as `reasoning_content`; `none`: in it, as it comes",
+            Choice(("auto", "none")),
+        ),
+    ] = "auto"
+    log_format: Annotated[
+        LogFormat, Flag("`json`: one object a line, for machines", Choice(("text", "json")))
+    ] = "text"
 
     def __post_init__(self) -> None:
         flags.check(self)
@@ -262,8 +222,13 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     `drafters` are for requests that name none, preferred first; with none of them, these decode plainly.
     `acceptance` is `auto` when each request decides. Unless it `remembers`, drafters forget a request when it
-    ends, so that the next one is drafted as the first. `workers` are host:port addresses. What does not fit
-    into memory is refused unless it shall `fit`, when n_ctx and the models' kv_type and device give way.
+    ends, so that the next one is drafted as the first, and no prefix is kept. `workers` are host:port
+    addresses. What does not fit into memory is refused unless it shall `fit`, when n_ctx and the models'
+    kv_type and device give way.
+
+    The prefix cache keeps `n_prefix_tokens`, None for n_ctx or a quarter of all cells, and `prefix_file` has
+    them between two engines. `max_queue` requests may wait while others run, none longer than `timeout_s`
+    from its arrival to its end.
     """
 
     target: ModelConfig
@@ -277,17 +242,53 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     overlap: Overlap = "auto"
     workers: tuple[str, ...] = ()
     fit: bool = False
+    n_prefix_tokens: int | None = None
+    prefix_file: str | None = None
+    max_queue: int = DEFAULT_MAX_QUEUE
+    timeout_s: float | None = None
 
 
 class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All that a server needs to start. `model_alias` is the model's name in the API."""
+    """All that a server needs to start. `model_alias` is the model's name in the API.
+
+    Without `api_keys` none is asked for. `root_path` is "", or begins with a slash and ends without one.
+    `client_timeout_s` limits how long a client sends a request, and how long it reads nothing of its answer.
+    """
 
     engine: EngineConfig
     host: str
     port: int
     model_alias: str
-    api_key: str | None
     log_level: str
+    pooling: Pooling = "mean"
+    tool_format: str = AUTO
+    reasoning_format: ReasoningFormat = "auto"
+    log_format: LogFormat = "text"
+    api_keys: tuple[str, ...] = ()
+    cors_origins: tuple[str, ...] = ()
+    root_path: str = ""
+    max_body_bytes: int = 16 * 2**20
+    client_timeout_s: float = 30.0
+    drain_timeout_s: float = 8.0
+    ssl_certfile: str | None = None
+    ssl_keyfile: str | None = None
+
+
+def add_model_argument(parser: argparse.ArgumentParser) -> None:
+    """Lets the target model be given without its flag, to be taken by `take_model`."""
+    parser.add_argument("model", metavar="MODEL", nargs="?", help="the target model, as --target-model")
+
+
+def take_model(arguments: argparse.Namespace, model: str | None) -> None:
+    """Makes `model`, if there is one, what --target-model says. Raises ConfigError where both were given."""
+    if model is None:
+        return
+    if hasattr(arguments, "target_model"):
+        raise ConfigError(
+            f"two target models were given, {model} and {arguments.target_model}",
+            remedy="leave one of them out",
+        )
+    arguments.target_model = model
 
 
 def engine_options(arguments: argparse.Namespace, environ: Mapping[str, str]) -> EngineOptions:
@@ -309,8 +310,11 @@ def parse_server_args(argv: Sequence[str], environ: Mapping[str, str]) -> Server
     parser = flags.ArgumentParser(
         prog="python -m lucebox.server", description="Serve a model at an OpenAI-compatible HTTP API."
     )
+    add_model_argument(parser)
     flags.add_arguments(parser, ServerOptions)
-    return server_options(parser.parse_args(argv), environ)
+    arguments = parser.parse_args(argv)
+    take_model(arguments, arguments.model)
+    return server_options(arguments, environ)
 
 
 def _settle_draft(values: dict[str, object]) -> dict[str, object]:

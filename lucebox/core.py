@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 Int32Array = NDArray[np.int32]
 Float32Array = NDArray[np.float32]
+UInt32Array = NDArray[np.uint32]
 
 
 class DrawMode(Enum):
@@ -30,6 +31,7 @@ class Origin(Enum):
     ACCEPTED = "accepted"
     CORRECTED = "corrected"
     BONUS = "bonus"
+    FORCED = "forced"  # the only token that the grammar allowed
 
 
 @dataclass(frozen=True, slots=True, eq=False)

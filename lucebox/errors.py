@@ -43,6 +43,10 @@ class DeviceError(LuceboxError):
     """A device is unknown, absent, or cannot do what was asked of it."""
 
 
+class UnknownDeviceError(DeviceError, ConfigError):
+    """A device was named that is not there."""
+
+
 class OutOfMemoryError(LuceboxError):
     """A device has not enough memory for what was planned."""
 
@@ -88,13 +92,35 @@ class EngineError(LuceboxError):
     """The engine stopped or cannot take requests."""
 
 
+class QueueFullError(EngineError):
+    """As many requests wait as may. `n_requests` are under way, the running ones included."""
+
+    def __init__(self, n_requests: int) -> None:
+        super().__init__(
+            f"the engine already has {n_requests} requests",
+            remedy="try again later, or raise the server's --max-queue",
+        )
+        self.n_requests = n_requests
+
+
+class RequestTimeoutError(EngineError):
+    """A request waited or ran for longer than the server lets it."""
+
+    def __init__(self, timeout_s: float) -> None:
+        super().__init__(
+            f"the request was not answered within {timeout_s:g} s; what was not streamed is lost",
+            remedy="ask for fewer tokens, stream the answer, or raise the server's --request-timeout",
+        )
+        self.timeout_s = timeout_s
+
+
 class LogitsError(EngineError):
     """A row of logits has no law. `problem` says what it holds."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(
             f"The model's logits cannot be sampled: they hold {problem}",
-            remedy="check the model file's hash, the device, and whether logit_bias bans every token",
+            remedy="check the model file's hash, and the device",
         )
 
 
@@ -111,6 +137,10 @@ class RequestError(LuceboxError):
         super().__init__(message, remedy=remedy)
         self.param = param
         self.code = code
+
+
+class NoTokenError(RequestError):
+    """What a request asks for leaves no token that could come next."""
 
 
 class ContextLengthError(RequestError):

@@ -30,6 +30,7 @@ OTHER_VARIABLES: Mapping[str, str] = {
 
 # What a system's bytes that are no UTF-8 become in Python.
 _SURROGATES = re.compile("[\ud800-\udfff]")
+_PATH_PREFIX = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[\w.~-]+)+", re.ASCII)
 
 StructT = TypeVar("StructT", bound=msgspec.Struct)
 
@@ -145,13 +146,44 @@ class IntegerOr:
 
 
 @dataclass(frozen=True, slots=True)
+class TextList:
+    """Texts, as a comma list; a flag may come several times."""
+
+    def parse(self, text: str) -> tuple[str, ...]:
+        value = tuple(part.strip() for part in text.split(","))
+        self.check(value)
+        return value
+
+    def check(self, value: Any) -> None:
+        if not isinstance(value, tuple) or not value or not all(isinstance(text, str) for text in value):
+            raise ValueError("must be a list of texts")
+        for text in value:
+            Text().check(text)
+
+
+@dataclass(frozen=True, slots=True)
+class PathPrefix:
+    """The beginning of a URL's path: a slash, and no slash at the end."""
+
+    def parse(self, text: str) -> str:
+        value = text.rstrip("/")
+        self.check(value)
+        return value
+
+    def check(self, value: Any) -> None:
+        if not isinstance(value, str) or (value and not _PATH_PREFIX.fullmatch(value)):
+            raise ValueError("must be a URL's path, as /llm")
+
+
+@dataclass(frozen=True, slots=True)
 class Flag:
-    """Annotation that makes a struct field a setting. `unset` says what stands for a default of None."""
+    """Annotation that makes a struct field a setting. `unset` says what stands for an empty default."""
 
     help: str
     kind: Kind
     metavar: str = ""
     unset: str = ""
+    is_secret: bool = False  # complaints do not repeat it
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,22 +206,27 @@ class Setting:
     def default_text(self) -> str:
         if isinstance(self.default, bool):
             return "on" if self.default else "off"
+        if self.default in ((), ""):
+            return self.flag.unset
         return self.flag.unset if self.default is None else str(self.default)
 
     def check(self, value: Any, *, given_as: str) -> None:
         """Raises ConfigError when `value` is neither allowed nor the default."""
-        if value is None and self.default is None:
+        if value == self.default and not value:
             return
         try:
             self.flag.kind.check(value)
         except ValueError as error:
-            raise ConfigError(f"{given_as} {error}, not {value!r}") from None
+            raise ConfigError(f"{given_as} {error}{self._but(value)}") from None
+
+    def _but(self, value: Any) -> str:
+        return "" if self.flag.is_secret else f", not {value!r}"
 
     def parse(self, text: str, *, given_as: str) -> Any:
         try:
             return self.flag.kind.parse(text)
         except ValueError as error:
-            raise ConfigError(f"{given_as} {error}, not {text!r}") from None
+            raise ConfigError(f"{given_as} {error}{self._but(text)}") from None
 
 
 def settings(options: type[msgspec.Struct]) -> Iterator[Setting]:
@@ -223,12 +260,47 @@ class ArgumentParser(argparse.ArgumentParser):
 
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
         parsed, unknown = self.parse_known_args(args, namespace)
+        innermost = self._innermost(parsed)
         if unknown:
-            known = [option for action in self._actions for option in action.option_strings]
-            raise ConfigError(f"unknown argument {unknown[0]!r}", remedy=self._guess(unknown[0], known))
+            raise ConfigError(f"unknown argument {unknown[0]!r}", remedy=innermost._guess(unknown[0]))
+        for action in innermost._actions:
+            if isinstance(action, argparse._SubParsersAction):  # one of its verbs would be innermost
+                raise ConfigError(
+                    f"a command is missing: {innermost.prog} takes {', '.join(action.choices)}",
+                    remedy=f"see {innermost.prog} --help",
+                )
         return parsed
 
-    def _guess(self, word: str, known: list[str]) -> str:
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Of verbs, guesses at what was meant."""
+        if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
+            close = difflib.get_close_matches(value, action.choices, 1)
+            guess = f"did you mean {self.prog} {close[0]}?; " if close else ""
+            raise ConfigError(
+                f"unknown command {value!r}",
+                remedy=f"{guess}{self.prog} takes {', '.join(action.choices)}",
+            )
+        super()._check_value(action, value)
+
+    def _innermost(self, parsed: argparse.Namespace) -> ArgumentParser:
+        """That of the verb that was given, and of its kind."""
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                inner = action.choices.get(getattr(parsed, action.dest, ""))
+                if isinstance(inner, ArgumentParser):
+                    return inner._innermost(parsed)
+        return self
+
+    def _guess(self, word: str) -> str:
+        known = [option for action in self._actions for option in action.option_strings]
+        takes_words = any(not action.option_strings for action in self._actions)
+        target = "--target-model"
+        if "--draft-model" in known and word == "--no-draft":
+            return "did you mean --draft-model none?"
+        if target in known and word.partition("=")[0] in ("--model", "-m"):
+            return f"did you mean {target}?"
+        if target in known and not takes_words and not word.startswith("-"):
+            return f"a model is given as {target} {word}; see {self.prog} --help"
         close = difflib.get_close_matches(word.partition("=")[0], known, 1)
         return f"did you mean {close[0]}?" if close else f"see {self.prog} --help"
 
@@ -246,6 +318,8 @@ def add_arguments(
         alone: dict[str, Any] = {}
         if isinstance(flag.kind, Switch):
             metavar, alone = "on|off", {"nargs": "?", "const": "on"}
+        if isinstance(flag.kind, TextList):
+            alone = {"action": "append"}
         text = f"{flag.help} [{setting.variable}; default: {setting.default_text}]".replace("%", "%%")
         parser.add_argument(
             setting.option, dest=setting.field, metavar=metavar, default=argparse.SUPPRESS, help=text, **alone
@@ -259,7 +333,9 @@ def given(
     values: dict[str, Any] = {}
     for setting in settings(options):
         if hasattr(arguments, setting.field):
-            values[setting.field] = setting.parse(getattr(arguments, setting.field), given_as=setting.option)
+            given = getattr(arguments, setting.field)
+            text = ",".join(given) if isinstance(given, list) else given
+            values[setting.field] = setting.parse(text, given_as=setting.option)
         elif environ.get(setting.variable):
             values[setting.field] = setting.parse(environ[setting.variable], given_as=setting.variable)
     return values
@@ -294,7 +370,7 @@ def markdown_table(options: type[msgspec.Struct]) -> str:
     for setting in settings(options):
         kind = setting.flag.kind
         allowed = f" ({', '.join(f'`{word}`' for word in kind.words)})" if isinstance(kind, Choice) else ""
-        default = setting.default_text if setting.default is None else f"`{setting.default_text}`"
+        default = setting.default_text if setting.default in (None, (), "") else f"`{setting.default_text}`"
         meaning = setting.flag.help + allowed
         lines.append(f"| `{setting.option}` | `{setting.variable}` | {default} | {meaning} |")
     return "\n".join(lines) + "\n"

@@ -15,3 +15,8 @@ def cache_dir(environ: Mapping[str, str] | None = None) -> Path:
     shared = Path(environ.get("XDG_CACHE_HOME", ""))
     # The XDG specification has relative paths ignored.
     return (shared if shared.is_absolute() else Path("~/.cache").expanduser()) / "lucebox"
+
+
+def models_dir() -> Path:
+    """Where models are that were fetched or made. Not created."""
+    return cache_dir() / "models"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
 
 from lucebox import terminal
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
 class Bars:
     """Shows downloads and loading. Its handlers may be called from any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, say: Callable[[str], None] | None = None) -> None:
+        """`say` gets the lines instead of stderr, and there are no bars."""
+        self._say = say
         self._progress: Progress | None = None
         self._tasks: dict[str, TaskID | None] = {}
         self._lock = threading.Lock()
@@ -45,7 +48,7 @@ class Bars:
     def on_status(self, status: EngineStatus) -> None:
         """Handler of an engine's client: shows what is being loaded."""
         if status.state is EngineState.LOADING and status.detail:
-            self._show(f"loading {status.detail}", "", "", status.progress)
+            self._show(f"loading: {status.detail}", "", "", status.progress)
 
     def on_work(self, what: str, at: str, fraction: float) -> None:
         """Shows work of any other kind, and where it is."""
@@ -55,10 +58,11 @@ class Bars:
         with self._lock:
             if self._closed:
                 return
-            if not sys.stderr.isatty():
+            # An open display puts a proxy in the place of stderr, which may say otherwise.
+            if self._progress is None and (self._say is not None or not sys.stderr.isatty()):
                 if what not in self._tasks:
                     self._tasks[what] = None
-                    terminal.say(f"lucebox: {what} {size}".rstrip())
+                    (self._say or _say)(f"{what} {size}".rstrip())
                 return
             progress = self._open()
             task = self._tasks.get(what)
@@ -77,3 +81,7 @@ class Bars:
             self._progress = Progress(*columns, *more, console=Console(stderr=True), transient=True)
             self._progress.start()
         return self._progress
+
+
+def _say(line: str) -> None:
+    terminal.say(f"lucebox: {line}")

@@ -7,26 +7,32 @@ that a server's process never does: devices stay as they were named, and the eng
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
 import msgspec
+from gguf import PoolingType
 
 from lucebox import acceptance, draft_length, drafters, hub
+from lucebox.access_rules import parse_origin, read_key_file
 from lucebox.config import (
     ALL,
     AUTO,
     DEFAULT_CTX_SIZE_LIMIT,
+    DEFAULT_SERVER_PARALLEL,
+    DRAFT_MODEL_FIELDS,
     FREE_DRAFTERS,
     KEEP,
     MODEL_DRAFTER,
     NONE,
+    OFF,
     SELF_DRAFT,
     SUFFIX_DRAFTER,
     EngineConfig,
     EngineOptions,
     ModelConfig,
+    Pooling,
     ServerConfig,
     ServerOptions,
 )
@@ -37,9 +43,16 @@ from lucebox.gguf.context import check_context
 from lucebox.gguf.head import check_head_rows, usual_head_rows
 from lucebox.gguf.requantise import parse_requantise, parse_type
 from lucebox.pinning import pin
+from lucebox.text import tool_formats
 
 # (model as named, bytes here, bytes in all)
 Progress = Callable[[str, int, int], None]
+
+_POOLINGS: Mapping[int, Pooling] = {
+    PoolingType.MEAN: "mean",
+    PoolingType.CLS: "cls",
+    PoolingType.LAST: "last",
+}
 
 
 def resolve(options: ServerOptions, *, on_progress: Progress | None = None) -> ServerConfig:
@@ -47,14 +60,33 @@ def resolve(options: ServerOptions, *, on_progress: Progress | None = None) -> S
 
     Raises ConfigError, DownloadError or ModelFileError.
     """
-    engine = resolve_engine(options.engine, on_progress=on_progress)
+    asked = options.engine
+    if asked.parallel is None:
+        asked = msgspec.structs.replace(asked, parallel=DEFAULT_SERVER_PARALLEL)
+    engine = msgspec.structs.replace(
+        resolve_engine(asked, on_progress=on_progress),
+        max_queue=options.max_queue,
+        timeout_s=options.request_timeout,
+        prefix_file=_prefix_file(options.prefix_cache_file, options.engine.prefix_cache),
+    )
     return ServerConfig(
         engine=engine,
         host=options.host,
         port=options.port,
         model_alias=options.model_alias or model_name(options.engine.target_model),
-        api_key=options.api_key,
+        pooling=_pooling(engine.target.path) if options.pooling == "auto" else options.pooling,
         log_level=options.log_level,
+        tool_format=_checked_tool_format(options.tool_format),
+        reasoning_format=options.reasoning_format,
+        log_format=options.log_format,
+        api_keys=options.api_key + (read_key_file(options.api_key_file) if options.api_key_file else ()),
+        cors_origins=tuple(parse_origin(origin) for origin in options.cors_origin),
+        root_path=options.root_path,
+        max_body_bytes=options.max_body * 2**20,
+        client_timeout_s=options.client_timeout,
+        drain_timeout_s=options.drain_timeout,
+        ssl_certfile=options.ssl_certfile,
+        ssl_keyfile=options.ssl_keyfile,
     )
 
 
@@ -67,9 +99,9 @@ def resolve_engine(options: EngineOptions, *, on_progress: Progress | None = Non
     drafter, draft_model = _settle_self(options)
     names = _drafters(drafter, draft_model, nobody=options.draft_model == NONE)
     _check_plugins(options)
-    quantise = _draft_quantise(options, draft_model)
     target_device = parse_devices(options.target_device, "--target-device")
     draft_device = parse_devices(options.draft_device, "--draft-device")
+    quantise = _draft_quantise(options, draft_model)
     workers = parse_workers(options.workers)
     n_threads = options.threads or physical_cores()
 
@@ -107,10 +139,11 @@ def resolve_engine(options: EngineOptions, *, on_progress: Progress | None = Non
         acceptance=options.acceptance,
         draft_length=options.draft_length,
         n_ctx=_n_ctx(options.ctx_size, target.path),
-        n_parallel=options.parallel,
+        n_parallel=options.parallel or 1,
         overlap=options.overlap,
         workers=workers,
         fit=options.fit,
+        n_prefix_tokens=_n_prefix_tokens(options.prefix_cache),
     )
 
 
@@ -211,13 +244,7 @@ def _settle_self(options: EngineOptions) -> tuple[str, str | None]:
 def _draft_quantise(options: EngineOptions, draft_model: str | None) -> str:
     """The type that the draft model's matrices get. Raises ConfigError."""
     if draft_model is None:
-        for field in ("draft_quant", "draft_vocab"):
-            if (value := getattr(options, field)) != AUTO:
-                flag = "--" + field.replace("_", "-")
-                raise ConfigError(
-                    f"{flag} {value} is for a draft model, and there is none",
-                    remedy="name one with --draft-model, or leave it out",
-                )
+        _check_nothing_for_a_draft_model(options)
         return KEEP
     is_self = SELF_DRAFT.match(draft_model)
     if is_self is None:
@@ -230,6 +257,18 @@ def _draft_quantise(options: EngineOptions, draft_model: str | None) -> str:
         )
     parse_type(is_self[1])
     return is_self[1]
+
+
+def _check_nothing_for_a_draft_model(options: EngineOptions) -> None:
+    defaults = EngineOptions()
+    for field in DRAFT_MODEL_FIELDS:
+        value, unset = getattr(options, field), getattr(defaults, field)
+        if unset not in (value, str(value).lower()):
+            flag = "--" + field.replace("_", "-")
+            raise ConfigError(
+                f"{flag} {value} is for a draft model, and there is none",
+                remedy="name one with --draft-model, or leave it out",
+            )
 
 
 def _n_head_rows(draft_vocab: int | str, draft: str) -> int | None:
@@ -273,6 +312,44 @@ def _check_plugins(options: EngineOptions) -> None:
     if options.acceptance != AUTO:
         acceptance.create(options.acceptance)
     draft_length.create(options.draft_length)
+
+
+def _checked_tool_format(name: str) -> str:
+    if name != AUTO:
+        tool_formats.get(name)
+    return name
+
+
+def _prefix_file(name: str | None, prefix_cache: int | str) -> str | None:
+    """Where the prefix cache is kept. Raises ConfigError for what is no file, or has nothing to keep."""
+    if name is None:
+        return None
+    if prefix_cache == OFF:
+        raise ConfigError(
+            f"--prefix-cache-file {name} would have nothing to keep with --prefix-cache off",
+            remedy="leave one of them out",
+        )
+    path = Path(name).absolute()
+    if path.is_dir() or not path.parent.is_dir():
+        raise ConfigError(
+            f"--prefix-cache-file {name} cannot be a file", remedy="name one in a folder that exists"
+        )
+    return str(path)
+
+
+def _n_prefix_tokens(prefix_cache: int | str) -> int | None:
+    """What the prefix cache may keep; None leaves it to the engine."""
+    if prefix_cache == OFF:
+        return 0
+    return None if prefix_cache == AUTO else int(prefix_cache)
+
+
+def _pooling(target: str) -> Pooling:
+    """What the file says of its model. One that was not made for embeddings says nothing, and the states of
+    all its tokens tell more of a text than those of the last, which are about what comes next."""
+    with read(target) as file:
+        kind = file.metadata.get(f"{file.architecture}.pooling_type")
+    return _POOLINGS.get(kind, "mean") if isinstance(kind, int) else "mean"
 
 
 def _n_ctx(ctx_size: int | None, target: str) -> int:

@@ -11,7 +11,7 @@ from lucebox.errors import ConfigError
 from lucebox.gguf import read
 from lucebox.gguf.copy import write_f16
 from lucebox.hub.lock import exclusive
-from lucebox.paths import cache_dir
+from lucebox.paths import models_dir
 
 _SPARE_BYTES = 64 * 2**20  # a disk that is full to the last byte serves nobody
 
@@ -21,7 +21,7 @@ def f16_copy(
 ) -> Path:
     """The copy of `source` in the cache folder, written unless it is there; `on_progress` gets the finished
     fraction. Raises ConfigError without room for it, ModelFileError for a file that cannot be read."""
-    folder = cache_dir() / "models"
+    folder = models_dir()
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{source.stem}-f16-{_identity(source)}.gguf"
     with exclusive(path.with_suffix(".lock")):

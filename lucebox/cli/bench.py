@@ -34,6 +34,7 @@ DEFAULT_WORKLOADS = "code,edit,summarise,prose,chat"
 _OTHERS: Mapping[str, str] = {
     "plain": "plain decoding, beside llama.cpp if it is there",
     "load": "time and memory of loading a model",
+    "serving": "the server with several clients, beside llama.cpp's if it is there",
     "kernels": "compiled kernels beside their NumPy twins",
 }
 # No argument begins with it, so that all of them pass through to the module as they are.
@@ -41,7 +42,8 @@ _NO_PREFIX = "\0"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    kinds = parser.add_subparsers(dest="benchmark", required=True, metavar="BENCHMARK")
+    names = ",".join(("spec", *_OTHERS))
+    kinds = parser.add_subparsers(dest="benchmark", metavar=f"{{{names}}}")
     spec = kinds.add_parser("spec", help="speculation beside plain decoding", description=_SPEC)
     spec.add_argument(
         "--workloads",

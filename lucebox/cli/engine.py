@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from lucebox.config import AUTO, NONE, engine_options
+from lucebox.cli.colours import OriginRuns, painted
+from lucebox.config import DRAFT_MODEL_FIELDS, NONE, EngineOptions, engine_options
 from lucebox.terminal import printable
 
 if TYPE_CHECKING:
@@ -23,7 +24,9 @@ def open_engine(arguments: argparse.Namespace, environ: Mapping[str, str]) -> It
     """The engine that flags and environment ask for, ready; closed at the end."""
     options = engine_options(arguments, environ)
     if arguments.no_draft:
-        options = replace(options, drafter=NONE, draft_model=None, draft_quant=AUTO, draft_vocab=AUTO)
+        defaults = EngineOptions()
+        unset = {field: getattr(defaults, field) for field in DRAFT_MODEL_FIELDS}
+        options = replace(options, drafter=NONE, draft_model=None, **unset)
     from lucebox.api import Engine
     from lucebox.progress import Bars
 
@@ -33,21 +36,34 @@ def open_engine(arguments: argparse.Namespace, environ: Mapping[str, str]) -> It
         yield engine
 
 
-def write_chunks(chunks: Iterable[Chunk], collected: list[str] | None = None) -> Timings | None:
-    """Streams an answer to stdout as it comes, and a line end behind it. Text also goes to `collected`."""
-    timings, has_text = None, False
+def write_chunks(
+    chunks: Iterable[Chunk], collected: list[str] | None = None, runs: OriginRuns | None = None
+) -> Timings | None:
+    """Streams an answer to stdout, and a line end behind it, wherever Ctrl-C cuts it off. Text also
+    goes to `collected`; with `runs` it is coloured."""
+    timings, is_open = None, False  # is_open: text may stand in the last line
     raw = not sys.stdout.isatty()
     try:
         for chunk in chunks:
-            sys.stdout.write(chunk.text if raw else printable(chunk.text, keep="\n\t"))
-            sys.stdout.flush()
+            timings = chunk.timings
+            # Noted before it is written: an interrupt may come behind any part of it.
+            is_open = is_open or bool(chunk.text)
             if collected is not None:
                 collected.append(chunk.text)
-            timings = chunk.timings
-            has_text = has_text or bool(chunk.text)
-    except BaseException:
-        if has_text:  # what follows begins a line of its own
+            if runs is not None:
+                sys.stdout.write(_coloured(chunk, runs))
+            else:
+                sys.stdout.write(chunk.text if raw else printable(chunk.text, keep="\n\t"))
+            sys.stdout.flush()
+        print(flush=True)
+        is_open = False
+    except BaseException as error:
+        if is_open or (isinstance(error, KeyboardInterrupt) and not raw):
             print(flush=True)
         raise
-    print(flush=True)
     return timings
+
+
+def _coloured(chunk: Chunk, runs: OriginRuns) -> str:
+    runs.push(chunk.tokens, chunk.origins)
+    return "".join(painted(printable(text, keep="\n\t"), origin) for text, origin in runs.take(chunk.text))

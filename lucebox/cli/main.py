@@ -70,7 +70,7 @@ def parser() -> ArgumentParser:
         description="Faster local models by exact speculation: a small model guesses, a large one verifies.",
     )
     top.add_argument("--version", action=_Version)
-    verbs = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    verbs = top.add_subparsers(dest="command", metavar="COMMAND")
     for name, command in COMMANDS.items():
         verb = verbs.add_parser(name, help=command.HELP, description=command.HELP)
         command.add_arguments(verb)

@@ -15,10 +15,26 @@ _FLAGS: tuple[tuple[str, type, str], ...] = (
     ("--top-k", int, "draw among the K likeliest tokens; 0: among all"),
     ("--top-p", float, "draw among the likeliest tokens that hold this much probability"),
     ("--min-p", float, "leave out tokens less likely than this share of the likeliest"),
+    ("--typical-p", float, "draw among the tokens of average surprise that hold this much probability"),
+    ("--xtc-probability", float, "how often to leave out all top choices but the least likely (XTC)"),
+    ("--xtc-threshold", float, "tokens at least this likely are XTC's top choices"),
     ("--repetition-penalty", float, "over 1: tokens that occurred become less likely"),
     ("--frequency-penalty", float, "over 0: the more often a token was generated, the less likely"),
     ("--presence-penalty", float, "over 0: tokens that were generated become less likely"),
+    ("--dry-multiplier", float, "over 0: what prolongs a repetition becomes less likely (DRY)"),
+    ("--dry-base", float, "by what DRY's penalty grows with each repeated token"),
+    ("--dry-allowed-length", int, "tokens that may be repeated before DRY acts"),
+    ("--dry-penalty-last-n", int, "tokens that DRY looks back; -1: all"),
     ("--seed", int, "the same seed draws the same text"),
+)
+# (flag, field of SamplingParams, help); may be repeated
+_TEXTS = (
+    ("--stop", "stop", "end at TEXT; may be repeated"),
+    (
+        "--dry-sequence-breaker",
+        "dry_sequence_breakers",
+        "DRY sees no repetition across TEXT; may be repeated",
+    ),
 )
 # More than any vocabulary: token ids come from requests only, never from these flags.
 _ANY_VOCABULARY = 2**31 - 1
@@ -29,12 +45,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for flag, kind, text in _FLAGS:
         metavar = "N" if kind is int else "X"
         group.add_argument(flag, type=kind, metavar=metavar, default=argparse.SUPPRESS, help=text)
+    for flag, field, text in _TEXTS:
+        group.add_argument(
+            flag, dest=field, action="append", metavar="TEXT", default=argparse.SUPPRESS, help=text
+        )
     group.add_argument(
-        "--stop",
-        action="append",
-        metavar="TEXT",
+        "--ignore-eos",
+        action="store_true",
         default=argparse.SUPPRESS,
-        help="end at TEXT; may be repeated",
+        help="generate on behind the end of the answer",
     )
     group.add_argument("--no-draft", action="store_true", help="decode without guessing, to compare")
 
@@ -44,12 +63,12 @@ def sampling_params(arguments: argparse.Namespace) -> SamplingParams:
     from lucebox.sampling.params import SamplingParams, SpeculativeParams
 
     values: dict[str, Any] = {}
-    for flag, _, _ in _FLAGS:
-        field = flag.removeprefix("--").replace("-", "_")
+    for field in (*(flag.removeprefix("--").replace("-", "_") for flag, _, _ in _FLAGS), "ignore_eos"):
         if hasattr(arguments, field):
             values[field] = getattr(arguments, field)
-    if hasattr(arguments, "stop"):
-        values["stop"] = tuple(arguments.stop)
+    for _, field, _ in _TEXTS:
+        if hasattr(arguments, field):
+            values[field] = tuple(getattr(arguments, field))
     if arguments.no_draft:
         values["speculative"] = SpeculativeParams(enabled=False)
     params = SamplingParams(**values)

@@ -57,7 +57,6 @@ class Stepwise:
     _confident: Shift = field(default_factory=Shift)
     _token_ms: float = 0.0  # what a token is worth: its price elsewhere
     _n_max: int = 0
-    _is_trial: bool = False
     _stands: float = 1.0  # the probability that all drafted tokens are accepted
     _first_depth: int = 0
     _buckets: list[int] = field(default_factory=list)
@@ -98,7 +97,7 @@ class Stepwise:
 
     def begin(self, offer: Offer) -> None:
         """A draft of at most `offer.arm.n` tokens is asked for."""
-        self._n_max, self._is_trial = offer.arm.n, offer.is_trial
+        self._n_max = offer.arm.n
         self._token_ms = offer.arm.token_ms
         self._stands, self._first_depth = 1.0, 0
         self._buckets.clear()

@@ -60,7 +60,8 @@ class DrafterContext:
     A drafter that `needs_model` owns `draft_model`, and closes it. Tokenizers take a tenth of a second to
     make, and are made when first asked for; they encode text from anywhere inside of a longer one. Without
     `shares_vocabulary`, ids of the draft model mean something else. `draft_cached` are the tokens, by
-    sequence, whose keys and values the draft model's cache holds, whichever drafter put them there.
+    sequence, whose keys and values the draft model's cache holds, whichever drafter put them there, and
+    `draft_retired` the sequences among them that ended, longest ago first.
     """
 
     n_vocab: int
@@ -72,6 +73,7 @@ class DrafterContext:
     draft_tokenizer: Callable[[], Tokenizer]
     shares_vocabulary: bool = True
     draft_cached: dict[int, list[int]] = field(default_factory=dict)
+    draft_retired: dict[int, None] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -126,9 +128,12 @@ class DraftRequest:
         return self.prefix[len(self.prefix) - self.n_before :]
 
     def deterministic(self, tokens: Sequence[int]) -> Draft:
-        """The chain of `tokens`, cut at n_max and behind the first stop token. Nothing was drawn."""
+        """The chain of `tokens`, cut at n_max, behind the first stop token and before the first that the
+        grammar forbids. Nothing was drawn."""
         n = min(len(tokens), self.n_max)
         n = next((i + 1 for i in range(n) if tokens[i] in self.stop_tokens), n)
+        if self.sampler.constraint is not None:
+            n = self.sampler.constraint.n_allowed(tokens[:n], self.before)
         return Draft.chain(tokens[:n], [None] * n)
 
 
@@ -190,6 +195,13 @@ class Drafter(ABC):
 
     def fork(self, source: int, target: int) -> None:  # noqa: B027 (optional)
         """`target` starts with what is known of `source`."""
+
+    def start(self, sequence: int, prefix: Sequence[int]) -> None:  # noqa: B027 (optional)
+        """A request of these tokens begins as `sequence`."""
+
+    def retire(self, sequence: int) -> None:
+        """The request that was `sequence` ended well; what is kept of it is for those that begin alike."""
+        self.release(sequence)
 
     @abstractmethod
     def release(self, sequence: int) -> None:

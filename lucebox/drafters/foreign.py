@@ -33,6 +33,12 @@ class ForeignDrafter(ModelDrafter):
         super().fork(source, target)
         self._texts.fork(source, target)
 
+    def start(self, sequence: int, prefix: Sequence[int]) -> None:
+        """Nothing: the text has no ids yet, and what is cached is found by them in the first round."""
+
+    def retire(self, sequence: int) -> None:
+        self.release(sequence)
+
     def release(self, sequence: int) -> None:
         super().release(sequence)
         self._texts.release(sequence)

@@ -9,13 +9,14 @@ from typing import TypeVar
 
 import numpy as np
 
+from lucebox.common_prefix import common_prefix_length
 from lucebox.core import Distribution, Draft, DrawMode, Float32Array
 from lucebox.drafters.base import Ahead, Drafter, DrafterContext, DraftModel, DraftRequest
 from lucebox.drafters.drawing import GrowingDraft, branches, draw
-from lucebox.drafters.prefix import common_prefix_length
-from lucebox.errors import LogitsError
+from lucebox.errors import RequestError
 from lucebox.runtime.rows import Rows, Want
 from lucebox.sampling.kernels import sampling
+from lucebox.sampling.sampler import Sampler
 
 T = TypeVar("T")
 
@@ -41,6 +42,7 @@ class ModelDrafter(Drafter):
 
     The runtime's n_sequences and n_ctx bound the sequences and their lengths; a sequence that has outgrown it
     gets empty drafts. What was drafted stays cached: a round feeds only tokens that the cache has not seen.
+    A sequence that ended keeps its cells until others need them: one that begins alike shares them.
     A tree is fed anew at each depth, which takes no cells of other sequences, and of it the path of first
     children stays.
     Laws are over the target's ids: padding may make their number differ from the draft model's.
@@ -54,6 +56,7 @@ class ModelDrafter(Drafter):
         assert context.draft_model is not None
         self.runtime: DraftModel = context.draft_model
         self._cached = context.draft_cached
+        self._retired = context.draft_retired
 
     def lost(self) -> str:
         return self.runtime.lost()
@@ -75,12 +78,36 @@ class ModelDrafter(Drafter):
         self.runtime.cache.fork(source, target)
         self._cached[target] = list(self._cached.get(source, ()))
 
+    def start(self, sequence: int, prefix: Sequence[int]) -> None:
+        """Takes what the cache has of `prefix`, from whichever sequence has most of it."""
+        found = {other: self._n_known(other, prefix) for other in self._cached}
+        source = max(found, key=lambda other: (found[other], other == sequence), default=sequence)
+        if source != sequence:
+            self.fork(source, sequence)
+        self._retired.pop(sequence, None)
+        cached = self._cached.setdefault(sequence, [])
+        if self._is_sound(sequence):
+            self._roll_back(sequence, cached, prefix)
+
+    def retire(self, sequence: int) -> None:
+        if sequence >= self.context.n_sequences or not self._is_sound(sequence):
+            self.release(sequence)
+            return
+        self._retired.pop(sequence, None)
+        self._retired[sequence] = None
+
     def release(self, sequence: int) -> None:
         self.runtime.cache.release(sequence)
         self._cached.pop(sequence, None)
+        self._retired.pop(sequence, None)
+
+    def forget(self) -> None:
+        for sequence in list(self._retired):
+            self.release(sequence)
 
     def close(self) -> None:
         self._cached.clear()
+        self._retired.clear()
         self.runtime.close()
 
     def n_cached(self, sequence: int) -> int:
@@ -110,7 +137,8 @@ class ModelDrafter(Drafter):
     def _begin(self, request: DraftRequest) -> PendingDraft:
         """Rolls the cache back to what it shares with the prefix, whose last token is always fed."""
         cached = self._cached.setdefault(request.sequence, [])
-        if len(cached) != self.runtime.cache.length(request.sequence):  # the model was lost, and is back
+        self._retired.pop(request.sequence, None)
+        if not self._is_sound(request.sequence):
             self.runtime.cache.release(request.sequence)
             cached.clear()
         inputs = self._inputs(request)
@@ -122,6 +150,23 @@ class ModelDrafter(Drafter):
             n_max = min(request.n_max, self.runtime.n_batch, self.runtime.n_ctx - len(inputs))
             tree = GrowingDraft(request, n_max)
         return PendingDraft(request, cached, list(inputs[n_shared:]), tree=tree)
+
+    def _is_sound(self, sequence: int) -> bool:
+        """Whether the cache holds what was put there; not if the model was lost since, and is back."""
+        return len(self._cached.get(sequence, ())) == self.runtime.cache.length(sequence)
+
+    def _n_known(self, sequence: int, prefix: Sequence[int]) -> int:
+        """Tokens of `prefix` that `sequence` has cached, without the last one, which is fed in any case."""
+        if not self._is_sound(sequence):
+            return 0
+        return min(common_prefix_length(self._cached[sequence], prefix), len(prefix) - 1)
+
+    def _make_room(self, n_rows: int) -> None:
+        """Gives up sequences that ended, until `n_rows` cells are free."""
+        if self.runtime.cache.n_free < n_rows:
+            self.runtime.cache.drop_pending()
+        while self.runtime.cache.n_free < n_rows and self._retired:
+            self.release(next(iter(self._retired)))
 
     def _roll_back(self, sequence: int, cached: list[int], inputs: Sequence[int]) -> int:
         """Drops what is cached beyond the tokens that it shares with `inputs`, and returns how many these
@@ -168,7 +213,9 @@ class ModelDrafter(Drafter):
                 parts.append(Rows.chain(d.request.sequence, d.pending[:n], len(d.cached), want_last=want))
                 if is_last:
                     ready.append(d)
-            output = self.runtime.forward(Rows.concatenate(parts))
+            rows = Rows.concatenate(parts)
+            self._make_room(len(rows))
+            output = self.runtime.forward(rows)
             first = 0
             for d, n, _ in batch:
                 self.runtime.cache.commit(d.request.sequence, range(first, first + n))
@@ -181,7 +228,7 @@ class ModelDrafter(Drafter):
     def _draw(self, d: PendingDraft, logits: Float32Array) -> None:
         """Draws the next token, or ends the draft by leaving nothing pending."""
         request, depth = d.request, d.request.n_before + len(d.tokens)
-        laws = _unless_banned(partial(self._law, request, logits, [*request.before, *d.tokens]), logits)
+        laws = _if_any(partial(self._law, request, logits, [*request.before, *d.tokens]))
         if laws is None or not request.keep_drafting(laws[1], depth):
             return
         law = laws[0]
@@ -200,7 +247,7 @@ class ModelDrafter(Drafter):
             law = Distribution.one_hot(len(logits), request.sampler.argmax(logits, extra))
             return law, law
         law = request.sampler.law(logits, extra)
-        return law, _confidence(law, logits) if request.judges_laws else law
+        return law, _confidence(request.sampler, law, logits, extra) if request.judges_laws else law
 
     def _draft_trees(self, active: Sequence[PendingDraft]) -> None:
         trees: list[tuple[PendingDraft, GrowingDraft]] = []
@@ -210,7 +257,9 @@ class ModelDrafter(Drafter):
             self._grow(d.tree, [logits])
         while trees := [(d, tree) for d, tree in trees if not tree.is_done]:
             for batch in _batches_of_trees(trees, self.runtime.n_batch):
-                output = self.runtime.forward(Rows.concatenate([self._rows(d, tree) for d, tree in batch]))
+                rows = Rows.concatenate([self._rows(d, tree) for d, tree in batch])
+                self._make_room(len(rows))
+                output = self.runtime.forward(rows)
                 first_row = first_output = 0
                 for d, tree in batch:
                     n_rows, n_outputs = len(tree.tokens), len(tree.frontier)
@@ -232,11 +281,12 @@ class ModelDrafter(Drafter):
     def _grow(self, tree: GrowingDraft, logits: Sequence[Float32Array]) -> None:
         """Goes one depth further; `logits` are those of the frontier."""
         request = tree.request
-        laws = []
+        sampler, laws, wides = request.sampler, [], []
         for row, row_logits in zip(tree.frontier, logits, strict=True):
-            law = partial(request.sampler.law, row_logits, [*request.before, *tree.path(row)])
-            laws.append(_unless_banned(law, row_logits))
-        tree.grow(laws, [partial(_confidence, *pair) for pair in zip(laws, logits, strict=True)])
+            extra = [*request.before, *tree.path(row)]
+            laws.append(_if_any(partial(sampler.law, row_logits, extra)))
+            wides.append(partial(_confidence, sampler, laws[-1], row_logits, extra))
+        tree.grow(laws, wides)
 
     def _keep_first_path(self, d: PendingDraft, tree: GrowingDraft, first_row: int, n_rows: int) -> None:
         """Commits, of the `n_rows` tokens just fed, the path that takes the first child each time."""
@@ -285,18 +335,21 @@ def _batches_of_trees(
         yield batch
 
 
-def _unless_banned(law: Callable[[], T], logits: Float32Array) -> T | None:
-    """What `law` makes of `logits`; None where the request bans all tokens that the draft model knows."""
+def _if_any(law: Callable[[], T]) -> T | None:
+    """What `law` makes of the draft model's logits; None where the request leaves none of its tokens, or
+    where its grammar is too complex to be followed."""
     try:
         return law()
-    except LogitsError:
-        if (logits < np.inf).all():  # neither NaN nor infinity: the model works
-            return None
-        raise
+    except RequestError:
+        return None
 
 
-def _confidence(law: Distribution | None, logits: Float32Array) -> Distribution:
-    """The law that controllers judge: `law`, or the softmax where the chain left but one token."""
+def _confidence(
+    sampler: Sampler, law: Distribution | None, logits: Float32Array, extra: Sequence[int]
+) -> Distribution:
+    """The law that controllers judge: `law`, or the softmax where the chain left but one token, of those that
+    the grammar allows."""
     if law is not None and (law.ids is None or len(law.ids) > 1):
         return law
-    return Distribution(len(logits), sampling.softmax(logits, 1.0))
+    row = logits if law is None else sampler.allowed(logits, extra)
+    return Distribution(len(logits), sampling.softmax(row, 1.0))

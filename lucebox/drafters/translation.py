@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from gguf import TokenType
 
+from lucebox.common_prefix import common_prefix_length
 from lucebox.core import Int32Array
-from lucebox.drafters.prefix import common_prefix_length
 from lucebox.text.tokenizer import Tokenizer
 from lucebox.text.vocabulary import Vocabulary
 

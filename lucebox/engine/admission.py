@@ -9,8 +9,10 @@ from lucebox import acceptance, draft_length
 from lucebox.acceptance.base import AcceptanceStrategy
 from lucebox.config import AUTO, PREDICTION_DRAFTER
 from lucebox.draft_length.base import DraftLengthController
-from lucebox.engine.messages import Submit
+from lucebox.engine.embedding import Pooler
+from lucebox.engine.messages import Embed, Submit
 from lucebox.engine.pool import DrafterPool
+from lucebox.engine.prompt_scores import PromptScores
 from lucebox.engine.sequence import EngineSequence
 from lucebox.errors import (
     ConfigError,
@@ -19,8 +21,10 @@ from lucebox.errors import (
     RequestError,
     VocabularyMismatchError,
 )
+from lucebox.sampling.constraint import Constraint
 from lucebox.sampling.params import SamplingParams
 from lucebox.sampling.sampler import Sampler
+from lucebox.text.grammar import GrammarCompiler, GrammarMatcher
 from lucebox.text.stop import StopMatcher
 from lucebox.text.vocabulary import Vocabulary
 
@@ -40,12 +44,14 @@ class Admission:
         acceptance_spec: str = AUTO,
         draft_length_spec: str,
         pool: DrafterPool | None = None,
+        grammars: GrammarCompiler | None = None,
     ) -> None:
         self._vocabulary = vocabulary
         self._n_vocab = n_vocab
         self._n_ctx = n_ctx
         self._acceptance_spec = acceptance_spec
         self._pool = pool
+        self.grammars = grammars
         # One controller for all requests of a spec: what it learned of one serves the next.
         self._controllers = lru_cache(MAX_CACHED_CONTROLLERS)(draft_length.create)
         self._controller = self._controllers(draft_length_spec)
@@ -54,8 +60,8 @@ class Admission:
         if acceptance_spec != AUTO:
             self._strategy(acceptance_spec)  # a wrong name fails the start, not the first request
 
-    def admit(self, submit: Submit) -> EngineSequence:
-        """A sequence that serves `submit`.
+    def admit(self, submit: Submit, matcher: GrammarMatcher | None = None) -> EngineSequence:
+        """A sequence that serves `submit`; `matcher` is its grammar's, where that is compiled already.
 
         Raises RequestError naming the field that is wrong; ContextLengthError for a prompt without room.
         """
@@ -63,9 +69,20 @@ class Admission:
         params.validate(self._n_vocab)
         self._check_tokens(submit)
         drafters = self._drafters(submit)
+        sampler = Sampler(
+            params,
+            self._n_vocab,
+            submit.prompt,
+            submit.generated,
+            self._constraint(params, matcher),
+            seed=submit.seed,
+            token_bytes=self._vocabulary.token_bytes,
+        )
+        if params.max_tokens != 0:
+            sampler.check_start()
         return EngineSequence(
             submit=submit,
-            sampler=Sampler(params, self._n_vocab, submit.prompt, submit.generated),
+            sampler=sampler,
             acceptance=self._acceptance(params),
             controller=self._draft_length(submit, drafters),
             stops=StopMatcher(params.stop),
@@ -73,9 +90,27 @@ class Admission:
             token_bytes=self._vocabulary.token_bytes,
             n_ctx=self._n_ctx,
             drafters=drafters,
+            scores=_scores(submit),
         )
 
-    def _check_tokens(self, submit: Submit) -> None:
+    def admit_text(self, embed: Embed) -> EngineSequence:
+        """A sequence that embeds a text, of at most as many tokens as the context has. Raises as `admit`."""
+        submit = Submit(id=embed.id, prompt=embed.prompt, params=SamplingParams(temperature=0.0), seed=0)
+        self._check_tokens(submit, n_room=0)
+        return EngineSequence(
+            submit=submit,
+            sampler=Sampler(submit.params, self._n_vocab, [], []),
+            acceptance=self._acceptance(submit.params),
+            controller=None,
+            stops=StopMatcher(()),
+            end_tokens=self._vocabulary.eog_ids,
+            token_bytes=self._vocabulary.token_bytes,
+            n_ctx=self._n_ctx,
+            pooler=Pooler(embed),
+        )
+
+    def _check_tokens(self, submit: Submit, n_room: int = 1) -> None:
+        """`n_room` tokens of the context must be left."""
         if not submit.prompt:
             raise RequestError("the prompt is empty", param="prompt", remedy="send at least one token")
         tokens = [*submit.prompt, *submit.generated]
@@ -84,12 +119,25 @@ class Admission:
                 raise RequestError(
                     f"token id {token} is outside the vocabulary of {self._n_vocab}", param="prompt"
                 )
-        if len(tokens) >= self._n_ctx:
+        if len(tokens) + n_room > self._n_ctx:
             raise ContextLengthError(self._n_ctx, len(submit.prompt))
         if submit.prediction and not 0 <= min(submit.prediction) <= max(submit.prediction) < self._n_vocab:
             raise RequestError(
                 f"prediction has token ids outside the vocabulary of {self._n_vocab}", param="prediction"
             )
+
+    def _constraint(self, params: SamplingParams, matcher: GrammarMatcher | None) -> Constraint | None:
+        if params.grammar is None:
+            return None
+        if self.grammars is None:
+            raise RequestError("this engine takes no grammars", param="grammar")
+        if matcher is None:
+            matcher = self.grammars.compile(params.grammar)
+        ends, usual = self._vocabulary.eog_ids, self._vocabulary.eos_id
+        end_token = usual if usual in ends else min(ends)
+        return Constraint(
+            matcher, self._n_vocab, ends, end_token, banned=params.banned, ignores_end=params.ignore_eos
+        )
 
     def _drafters(self, submit: Submit) -> tuple[str, ...]:
         """Who may guess, preferred first: whom the request names and nobody else, or who knows its prediction
@@ -141,6 +189,12 @@ class Admission:
             return self._controllers(params.speculative.draft_length)
         except ConfigError as error:
             raise _of_request(error, "speculative.draft_length") from error
+
+
+def _scores(submit: Submit) -> PromptScores | None:
+    """An engine that died had sent them with its first token."""
+    n = submit.params.prompt_logprobs
+    return None if n is None or submit.generated else PromptScores(submit.prompt, n)
 
 
 def _of_request(error: LuceboxError, param: str) -> RequestError:

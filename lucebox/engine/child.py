@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import os
 import socket
-import sys
 import threading
 from queue import SimpleQueue
 
@@ -26,6 +25,7 @@ from lucebox.engine.child_setup import (
 )
 from lucebox.engine.messages import Degraded, Event, Failed, Loading, Message, Ping, Pong, Ready, Shutdown
 from lucebox.engine.outbox import Outbox
+from lucebox.engine.pulse import Pulse
 from lucebox.errors import EngineError, LuceboxError
 from lucebox.wire import Channel, MalformedMessageError
 
@@ -39,17 +39,20 @@ def main() -> int:
     channel: Channel[Message] = Channel(socket.socket(fileno=arguments.socket_fd), Message)  # type: ignore[arg-type]
     inbox: SimpleQueue[Message] = SimpleQueue()
     outbox = Outbox()
-    threading.Thread(target=_read, args=(channel, inbox, outbox), name="reader", daemon=True).start()
+    pulse = Pulse()
+    threading.Thread(target=_read, args=(channel, inbox, outbox, pulse), name="reader", daemon=True).start()
     writer = threading.Thread(target=_write, args=(channel, outbox), name="writer", daemon=True)
     writer.start()
     with pinned(config.target.cores):  # not the threads above
-        status = _serve(config, arguments.abort_fd, inbox, outbox)
+        status = _serve(config, arguments.abort_fd, inbox, outbox, pulse)
     outbox.close()
     writer.join()
     return status
 
 
-def _serve(config: EngineConfig, abort_fd: int, inbox: SimpleQueue[Message], outbox: Outbox) -> int:
+def _serve(
+    config: EngineConfig, abort_fd: int, inbox: SimpleQueue[Message], outbox: Outbox, pulse: Pulse
+) -> int:
     try:
         report_aborts(abort_fd)
         from lucebox.engine.loader import load
@@ -63,7 +66,10 @@ def _serve(config: EngineConfig, abort_fd: int, inbox: SimpleQueue[Message], out
             on_loss=lambda reason: outbox.put(Degraded(reason)),
         )
         outbox.put(Ready(loaded.info))
-        EngineLoop(loaded.stepper, loaded.admission, inbox, outbox.put).run()
+        EngineLoop(
+            loaded.stepper, loaded.admission, inbox, outbox.put, timeout_s=config.timeout_s, pulse=pulse
+        ).run()
+        loaded.keep_prefixes()
         loaded.close()
         return EXIT_OK
     except Exception as error:
@@ -73,7 +79,7 @@ def _serve(config: EngineConfig, abort_fd: int, inbox: SimpleQueue[Message], out
         return EXIT_FAILED
 
 
-def _read(channel: Channel[Message], inbox: SimpleQueue[Message], outbox: Outbox) -> None:
+def _read(channel: Channel[Message], inbox: SimpleQueue[Message], outbox: Outbox, pulse: Pulse) -> None:
     """Queues what arrives, and answers pings even while a forward runs.
 
     The end of the connection ends the process at once, whatever it is computing.
@@ -94,7 +100,7 @@ def _read(channel: Channel[Message], inbox: SimpleQueue[Message], outbox: Outbox
         if message is None:
             os._exit(EXIT_OK if shut_down else EXIT_ORPHANED)
         if isinstance(message, Ping):
-            outbox.put(Pong())
+            outbox.put(Pong(pulse.busy_s))
             continue
         shut_down = shut_down or isinstance(message, Shutdown)
         inbox.put(message)
@@ -113,4 +119,6 @@ def _write(channel: Channel[Message], outbox: Outbox) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_status = main()
+    logging.shutdown()
+    os._exit(exit_status)  # at once, whatever grammar is still compiled

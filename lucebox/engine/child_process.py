@@ -14,6 +14,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from lucebox import logs
 from lucebox.engine.child_setup import EXIT_WORKER_LOST
 from lucebox.wire import Channel
 
@@ -149,6 +150,7 @@ def _command(module: str, config: msgspec.Struct, log_level: str, socket_fd: int
         f"--abort-fd={abort_fd}",
         f"--parent={os.getpid()}",
         f"--log-level={log_level}",
+        f"--log-format={logs.current_format()}",
     ]
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import ctypes
-import logging
 import os
 import signal
 import sys
+
+from lucebox import logs
 
 EXIT_OK = 0
 EXIT_FAILED = 3  # a Failed event said why
@@ -27,11 +28,7 @@ def set_up(module: str, role: str) -> argparse.Namespace:
     # Ctrl-C and service managers signal the whole group; the parent ends this process when it has drained.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    logging.basicConfig(
-        level=arguments.log_level.upper(),
-        format=f"%(levelname)s {role}: %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
+    logs.configure(arguments.log_level, arguments.log_format, role)
     return arguments
 
 
@@ -69,4 +66,5 @@ def _parser(module: str) -> argparse.ArgumentParser:
     parser.add_argument("--memory-fd", type=int, help="file of the memory that is shared with the parent")
     parser.add_argument("--parent", type=int, required=True, help="process id of the parent")
     parser.add_argument("--log-level", default="info")
+    parser.add_argument("--log-format", choices=("text", "json"), default="text")
     return parser

@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Self
 
-import msgspec
-
+from lucebox.engine.engine_load import EngineLoad
+from lucebox.engine.in_flight import NO_TIMINGS, EventHandler, InFlight
 from lucebox.engine.messages import (
     Cancel,
     Degraded,
+    Embedded,
     EngineInfo,
     Event,
     Failed,
@@ -23,19 +24,18 @@ from lucebox.engine.messages import (
     Message,
     Planned,
     Ready,
+    Request,
     RequestEvent,
     StepEvent,
-    Submit,
     is_last,
 )
 from lucebox.engine.timings import Timings
-from lucebox.errors import EngineError, LuceboxError
+from lucebox.errors import EngineError, LuceboxError, QueueFullError
 
 logger = logging.getLogger(__name__)
 
-MAX_IN_FLIGHT = 512
+MAX_IN_FLIGHT = 512  # where nobody says how many may wait
 MAX_DEATHS_PER_REQUEST = 2
-NO_TIMINGS = Timings()
 
 
 class EngineState(StrEnum):
@@ -86,40 +86,7 @@ class EngineStats:
     n_restarts: int = 0
 
 
-EventHandler = Callable[[RequestEvent], None]
 StatusHandler = Callable[[EngineStatus], None]
-
-
-@dataclass(slots=True)
-class InFlight:
-    """A request that has not ended, with all that it takes to send it again."""
-
-    submit: Submit
-    on_event: EventHandler
-    generated: list[int]
-    carried: Timings = NO_TIMINGS  # spent by engines that died before they finished it
-    seen: Timings = NO_TIMINGS  # spent by the engine of now, as its events tell
-    last_time_ms: float = 0.0
-    n_deaths: int = 0  # of engines that ran it, since its last new token
-    is_cancelled: bool = False
-
-    def note(self, event: StepEvent) -> StepEvent:
-        """Takes account of `event`, and returns it; the last one with the timings of the whole request."""
-        if event.tokens:
-            self.n_deaths = 0
-        self.generated.extend(event.tokens)
-        elapsed_ms = event.time_ms - self.last_time_ms if self.last_time_ms else 0.0
-        self.last_time_ms = event.time_ms
-        self.seen += Timings(
-            predicted_n=len(event.tokens),
-            predicted_ms=elapsed_ms,
-            n_rounds=event.n_rounds,
-        )
-        for drafted in event.drafted:
-            self.seen += drafted.timings()
-        if event.finish is None:
-            return event
-        return _with_timings(event, self.carried + event.finish.timings)
 
 
 class EngineClient(ABC):
@@ -136,6 +103,7 @@ class EngineClient(ABC):
         self._in_flight: dict[str, InFlight] = {}
         self._status = EngineStatus(EngineState.LOADING)
         self._stats = EngineStats()
+        self._load = EngineLoad()
         self._info: EngineInfo | None = None
         self._error: LuceboxError | None = None
         self._refusal: LuceboxError | None = None  # of requests, while AWAY
@@ -173,10 +141,11 @@ class EngineClient(ABC):
                 raise EngineError(f"the engine was not ready after {timeout_s} s: {self._status.detail}")
             return self._info
 
-    def submit(self, request: Submit, on_event: EventHandler) -> None:
+    def submit(self, request: Request, on_event: EventHandler) -> None:
         """Queues `request`, even while the engine is loading or restarting.
 
-        Raises EngineError when the engine is gone, away or has too many requests, ValueError for a used id.
+        Raises EngineError when the engine is gone or away, QueueFullError when as many wait as may, and
+        ValueError for a used id.
         """
         with self._changed:
             if self._is_over():
@@ -186,12 +155,10 @@ class EngineClient(ABC):
             if request.id in self._in_flight:
                 raise ValueError(f"request id {request.id!r} is in use")
             if len(self._in_flight) >= self._max_in_flight:
-                raise EngineError(
-                    f"the engine already has {len(self._in_flight)} requests", remedy="try again later"
-                )
+                raise QueueFullError(len(self._in_flight))
             if not self._in_flight:
                 self._heard_s = time.monotonic()
-            self._in_flight[request.id] = InFlight(request, on_event, list(request.generated))
+            self._in_flight[request.id] = InFlight.of(request, on_event)
             self._send(request)
 
     def cancel(self, id: str) -> None:
@@ -212,6 +179,12 @@ class EngineClient(ABC):
         """Sums over all requests that ended, and what is going on now."""
         with self._changed:
             return replace(self._stats, n_in_flight=len(self._in_flight), n_restarts=self._status.n_restarts)
+
+    def load(self) -> EngineLoad:
+        """What the engine was busy with when it last said so, at most a fifth of a second ago if it steps;
+        without numbers before it was ready, and while there is none."""
+        with self._changed:
+            return self._load
 
     # For the transports.
 
@@ -241,6 +214,8 @@ class EngineClient(ABC):
         that restarts is AWAY."""
         if state is EngineState.READY:
             self._refusal = None
+        else:
+            self._load = EngineLoad()
         if state is EngineState.RESTARTING and self._refusal is not None:
             state = EngineState.AWAY
         n_restarts = self._status.n_restarts + n_deaths
@@ -262,6 +237,10 @@ class EngineClient(ABC):
             self._status = replace(self._status, plan=plan)
         self._report_status()
 
+    def _note_load(self, load: EngineLoad) -> None:
+        with self._changed:
+            self._load = load
+
     def _report_status(self) -> None:
         if self._on_status is None:
             return
@@ -281,7 +260,9 @@ class EngineClient(ABC):
                 self._set_status(EngineState.READY, progress=1.0, info=event.info)
             case Degraded():
                 self._set_degraded(event.reason)
-            case StepEvent():
+            case EngineLoad():
+                self._note_load(event)
+            case StepEvent() | Embedded():
                 self._deliver(event.id, event)
             case Failed(id=None):
                 self._give_up(event.error())
@@ -306,12 +287,15 @@ class EngineClient(ABC):
         try:
             request.on_event(event)
         except Exception:
-            id = request.submit.id
+            id = request.request.id
             logger.exception("the event handler of request %s failed; the request is cancelled", id)
             self.cancel(id)
 
     def _count(self, event: RequestEvent, request: InFlight) -> None:
         stats = self._stats
+        if isinstance(event, Embedded):
+            self._stats = replace(stats, n_finished=stats.n_finished + 1)
+            return
         if isinstance(event, Failed) or event.finish is None or event.finish.reason == "error":
             timings = stats.timings + request.carried + request.seen
             self._stats = replace(stats, n_failed=stats.n_failed + 1, timings=timings)
@@ -327,12 +311,16 @@ class EngineClient(ABC):
     def _lost(self, reason: str) -> int:
         """The engine died of `reason`. Fails the requests that seem to be what kills it, and says how many.
 
-        Suspects are the running ones: as many as run at once, in the order they came.
+        Suspects are as many as run at once: those known to have run, then others in the order they came.
         """
         with self._changed:
             n_running = self._info.n_parallel if self._info else 0
+            reported = {slot.request for slot in self._load.slots}
+            suspects = sorted(
+                self._in_flight.items(), key=lambda item: not (item[1].has_answered or item[0] in reported)
+            )
             doomed = []
-            for id, request in list(self._in_flight.items())[:n_running]:
+            for id, request in suspects[:n_running]:
                 request.n_deaths += 1
                 if request.n_deaths >= MAX_DEATHS_PER_REQUEST:
                     doomed.append(id)
@@ -348,9 +336,9 @@ class EngineClient(ABC):
             for request in requests:
                 request.carried += request.seen
                 request.seen, request.last_time_ms = NO_TIMINGS, 0.0
-                self._send(msgspec.structs.replace(request.submit, generated=list(request.generated)))
+                self._send(request.again())
                 if request.is_cancelled:
-                    self._send(Cancel(request.submit.id))
+                    self._send(Cancel(request.request.id))
 
     def _give_up(self, error: LuceboxError, state: EngineState = EngineState.FAILED) -> None:
         """The engine cannot go on: every request fails with `error`, and so does every later call."""
@@ -384,16 +372,10 @@ class EngineClient(ABC):
         failed = [(request, Failed.of(id, error)) for id, request in self._in_flight.items()]
         self._in_flight.clear()
         for request, event in failed:
-            self._send(Cancel(request.submit.id))
+            self._send(Cancel(request.request.id))
             self._count(event, request)
         return failed
 
     def _hand_all(self, failed: list[tuple[InFlight, Failed]]) -> None:
         for request, event in failed:
             self._hand(request, event)
-
-
-def _with_timings(event: StepEvent, timings: Timings) -> StepEvent:
-    assert event.finish is not None
-    finish = msgspec.structs.replace(event.finish, timings=timings)
-    return msgspec.structs.replace(event, finish=finish)

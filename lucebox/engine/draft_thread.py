@@ -60,11 +60,12 @@ class DraftThread:
         assert self._begun is None, "two jobs at a time"
         self._begun = self._put(work)
 
-    def wait(self) -> None:
-        """Returns when no job is under way; raises what it raised."""
+    def wait(self) -> bool:
+        """Returns when no job is under way, and whether one was; raises what it raised."""
         job, self._begun = self._begun, None
         if job is not None:
             job.result()
+        return job is not None
 
     def close(self) -> None:
         """Ends the thread behind the job under way. Idempotent."""

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
-
-from lucebox.core import Distribution, Draft, Float32Array, RoundResult, Verdict
+from lucebox.core import Draft, Float32Array, RoundResult, Verdict
 from lucebox.draft_length.base import DraftLengthController, Plan, SequenceState
 from lucebox.draft_length.costs import CostTable
-from lucebox.drafters.base import Drafter, DraftRequest, Observation
+from lucebox.drafters.base import Drafter, Observation
+from lucebox.engine.asked import Asked, check_draft
 from lucebox.engine.overlap import Overlap
 from lucebox.engine.pool import DrafterPool
 from lucebox.engine.round import Round
+from lucebox.engine.safe_overlap import SafeOverlap
 from lucebox.engine.sequence import EngineSequence
 from lucebox.engine.timeline import DRAFT, Span, WorkHandler, ignore
 from lucebox.errors import DraftLostError
@@ -41,14 +41,22 @@ class Drafting:
         self._pool = pool
         self._costs = costs
         self._remembers = remembers
-        self._overlap = overlap
+        self._overlap = SafeOverlap(overlap)
+        self._is_costs_failure_known = False
         self._on_work = on_work
 
     def draft(self, rounds: Sequence[Round], n_draft_rows: int) -> None:
         """Gives every round that may have one its draft, of at most `n_draft_rows` tokens."""
-        if self._overlap is not None:
-            self._overlap.settle()
+        self._overlap.settle()
         by_slot = {r.sequence.slot: r for r in rounds}
+        try:
+            self._draft(by_slot, n_draft_rows)
+        except Exception:
+            logger.exception("drafting failed; %d requests go on without drafts", len(rounds))
+            for r in rounds:
+                self._give_up(r.sequence)
+
+    def _draft(self, by_slot: Mapping[int, Round], n_draft_rows: int) -> None:
         plans = self._plan(by_slot, n_draft_rows)
         while plans:
             by_drafter: dict[str, dict[int, Plan]] = {}
@@ -64,13 +72,11 @@ class Drafting:
 
     def begin_ahead(self, rounds: Sequence[Round]) -> None:
         """The target begins to compute `rounds`: the draft model may guess what follows them."""
-        if self._overlap is not None:
-            self._overlap.begin(rounds, [self._running_ahead(r) for r in rounds])
+        self._overlap.begin(rounds, self._running_ahead)
 
     def end_ahead(self) -> None:
         """The target is done."""
-        if self._overlap is not None:
-            self._overlap.end()
+        self._overlap.end()
 
     def learn(
         self,
@@ -84,13 +90,14 @@ class Drafting:
         """Tells drafters, costs and controller what became of a round; `n_prefix` tokens stood before it."""
         sequence = r.sequence
         result = _result(r, verdict, n_prefix, n_batch_rows, verify_ms)
-        self._costs.update(result, verify=self._overlap is None or self._overlap.teaches_verify)
+        verifies = self._overlap.teaches_verify
+        self._learn_costs(lambda costs: costs.update(result, verify=verifies))
         if sequence.controller is None:
             return
         observation = Observation(sequence.slot, sequence.tokens, n_prefix, r.draft, verdict, logits)
         try:
             for drafter in self._pool.parts(sequence.drafters):
-                if self._overlap is not None and drafter.needs_model and _observes(drafter):
+                if drafter.needs_model and _observes(drafter):
                     self._overlap.wait()
                 drafter.observe(observation)
             sequence.controller.update(result)
@@ -106,36 +113,50 @@ class Drafting:
         """
         params = sequence.submit.params
         is_drawn_by_seed = params.seed is not None and not params.greedy
-        if self._overlap is not None:
-            self._overlap.wait()
-        try:
-            if not self._remembers:
-                self._pool.forget()
-            elif not is_drawn_by_seed:
-                self._pool.remember(sequence.tokens, len(sequence.submit.prompt))
-        except Exception:
-            logger.exception("a drafter cannot learn from request %s, which ended", sequence.id)
-
-    def release(self, slot: int, controller: DraftLengthController | None) -> None:
-        """Everybody forgets the sequence in `slot`; one who cannot stops nobody."""
-        if self._overlap is not None:
-            self._overlap.release(slot)
-        for learner in (*self._pool.singles(), controller):
+        self._overlap.wait()
+        for drafter in self._pool.singles():
             try:
-                if learner is not None:
-                    learner.release(slot)
+                if not self._remembers:
+                    drafter.forget()
+                elif not is_drawn_by_seed:
+                    drafter.remember(sequence.tokens, len(sequence.submit.prompt))
             except Exception:
-                logger.exception("%s cannot forget a sequence that ended", type(learner).__name__)
+                logger.exception("a drafter cannot learn from request %s, which ended", sequence.id)
+
+    def start(self, sequence: EngineSequence) -> None:
+        """`sequence` begins to run: drafters look what they know of it already."""
+        if sequence.controller is None:
+            return
+        self._overlap.wait()
+        try:
+            for drafter in self._pool.parts(sequence.drafters):
+                drafter.start(sequence.slot, sequence.tokens)
+        except Exception:
+            logger.exception("a drafter failed; request %s goes on without drafts", sequence.id)
+            self._give_up(sequence)
+
+    def release(self, slot: int, controller: DraftLengthController | None, *, is_sound: bool = False) -> None:
+        """Everybody forgets the sequence in `slot`, but for what may serve later ones if it `is_sound`; one
+        who cannot stops nobody."""
+        self._overlap.release(slot)
+        for learner in (*self._pool.singles(), controller):
+            if learner is not None:
+                _release(learner, slot, retires=is_sound and self._remembers)
 
     def close(self) -> None:
         """Frees all that drafters hold. Idempotent."""
-        if self._overlap is not None:
-            self._overlap.close()
-        self._pool.close()
+        self._overlap.close()
+        for drafter in self._pool.singles():
+            try:
+                drafter.close()
+            except Exception:
+                logger.exception("%s cannot be closed", type(drafter).__name__)
 
     def _propose(self, name: str, plans: Mapping[int, Plan], by_slot: Mapping[int, Round]) -> None:
         """Has the drafter `name` guess for the sequences in `plans`."""
-        asked = [_Asked(by_slot[slot], plan) for slot, plan in plans.items()]
+        asked = self._asked(plans, by_slot)
+        if not asked:
+            return
         started_s = time.perf_counter()
         try:
             drafter = self._pool.get(name)
@@ -143,12 +164,13 @@ class Drafting:
                 a.round.n_caught_up = drafter.n_behind(a.request.sequence, len(a.request.prefix))
             drafts = self._drafts(name, drafter, asked)
             for a, draft in zip(asked, drafts, strict=True):
-                _check(draft, a.plan.n_max, a.round.sequence)
+                check_draft(draft, a.plan.n_max, a.round.sequence)
             ended_s = time.perf_counter()
             self._on_work(Span(DRAFT, started_s, ended_s))
             elapsed_ms = 1000.0 * (ended_s - started_s)
             if len(asked) == 1:
-                self._costs.observe_proposal(name, len(drafts[0]), elapsed_ms)
+                n_drafted = len(drafts[0])
+                self._learn_costs(lambda costs: costs.observe_proposal(name, n_drafted, elapsed_ms))
             drafts = [a.trimmed(name, draft) for a, draft in zip(asked, drafts, strict=True)]
         except DraftLostError as error:  # whose owner has said so
             logger.debug("drafter %s: %s", name, error)
@@ -164,21 +186,33 @@ class Drafting:
             r = a.round
             r.drafter, r.draft, r.n_judged, r.n_draft_sequences = name, draft, a.n_judged, len(asked)
             r.n_planned = a.plan.n_max
-            if self._overlap is not None and a.n_judged:
+            if a.n_judged:
                 r.n_hidden = self._overlap.note_used(r.sequence, a.request.ahead, a.n_judged)
             r.draft_ms += elapsed_ms
             r.sequence.clock.draft_s += elapsed_ms / 1000.0
 
-    def _drafts(self, name: str, drafter: Drafter, asked: Sequence[_Asked]) -> list[Draft]:
+    def _asked(self, plans: Mapping[int, Plan], by_slot: Mapping[int, Round]) -> list[Asked]:
+        """One whose strategy cannot say what it takes goes on without drafts."""
+        asked = []
+        for slot, plan in plans.items():
+            try:
+                asked.append(Asked(by_slot[slot], plan))
+            except Exception:
+                sequence = by_slot[slot].sequence
+                logger.exception("nothing can be drafted for request %s", sequence.id)
+                self._give_up(sequence)
+        return asked
+
+    def _drafts(self, name: str, drafter: Drafter, asked: Sequence[Asked]) -> list[Draft]:
         """What `drafter` proposes; if that takes the draft model, in its own thread, and from where it is."""
         overlap = self._overlap
-        if overlap is None or not any(part.needs_model for part in self._pool.parts([name])):
+        if not overlap.is_there or not any(part.needs_model for part in self._pool.parts([name])):
             return drafter.propose([a.request for a in asked])
         for a in asked:
             a.request.ahead = overlap.take(a.round.sequence, self._pool.parts([name]))
             a.keeps_laws = overlap.is_wanted
             a.request.judges_laws |= overlap.is_wanted
-        return overlap.thread.call(lambda: drafter.propose([a.request for a in asked]))
+        return overlap.draft(lambda: drafter.propose([a.request for a in asked]))
 
     def _running_ahead(self, r: Round) -> Drafter | None:
         """Who may guess on behind the draft of `r`."""
@@ -193,25 +227,45 @@ class Drafting:
 
     def _forget_lost(self, name: str, sequence: EngineSequence) -> None:
         """The draft model was lost in the middle of a draft by `name`: `sequence` goes on without it."""
-        if self._overlap is not None:
-            self._overlap.release(sequence.slot)
+        self._overlap.release(sequence.slot)
         for part in self._pool.parts([name]):
             if part.needs_model:
-                part.release(sequence.slot)
+                _release(part, sequence.slot)
 
     def _able(self, sequence: EngineSequence) -> tuple[str, ...]:
         """The drafters of `sequence` that can guess now."""
         return tuple(name for name in sequence.drafters if not self._pool.get(name).lost())
+
+    def _can_draft(self, r: Round, n_draft_rows: int) -> bool:
+        """Whether somebody may guess behind `r`, and there is room for that."""
+        sequence = r.sequence
+        if not r.feed.draws or not (sequence.is_decoding or sequence.n_missing == 1):
+            return False
+        if sequence.controller is None or _room(sequence, n_draft_rows) <= 0:
+            return False
+        try:
+            return bool(self._able(sequence))
+        except Exception:
+            logger.exception("a drafter failed; request %s goes on without drafts", sequence.id)
+            self._give_up(sequence)
+            return False
+
+    def _learn_costs(self, learn: Callable[[CostTable], None]) -> None:
+        """Without that, what is known stays; said once."""
+        try:
+            learn(self._costs)
+        except Exception:
+            if not self._is_costs_failure_known:
+                logger.exception("costs cannot be learned; the old ones stay")
+            self._is_costs_failure_known = True
 
     def _plan(self, by_slot: Mapping[int, Round], n_draft_rows: int) -> dict[int, Plan]:
         """Plans of the sequences that draft in this step, by slot."""
         n_rows = sum(r.feed.n_rows for r in by_slot.values())
         batches: dict[int, list[EngineSequence]] = {}
         for r in by_slot.values():
-            sequence = r.sequence
-            can_draft = sequence.n_missing == 1 and min(sequence.n_left - 1, n_draft_rows) > 0
-            if can_draft and sequence.controller is not None and self._able(sequence):
-                batches.setdefault(id(sequence.controller), []).append(sequence)
+            if self._can_draft(r, n_draft_rows):
+                batches.setdefault(id(r.sequence.controller), []).append(r.sequence)
         plans: dict[int, Plan] = {}
         for sequences in batches.values():
             controller = sequences[0].controller
@@ -247,7 +301,7 @@ class Drafting:
         return SequenceState(
             sequence.slot,
             n_tokens,
-            min(sequence.n_left - 1, n_draft_rows),
+            _room(sequence, n_draft_rows),
             drafters,
             n_behind,
             acceptance=type(sequence.acceptance).__name__,
@@ -265,51 +319,11 @@ class Drafting:
         return {slot: plan for slot, plan in bounded.items() if plan is not None}
 
 
-class _Asked:
-    """What one round asks of a drafter. Tells the controller of the laws that are drawn from, and counts
-    them."""
-
-    def __init__(self, r: Round, plan: Plan) -> None:
-        sequence = r.sequence
-        assert sequence.controller is not None
-        self.round = r
-        self.plan = plan
-        self.n_judged = 0
-        self.keeps_laws = False
-        self._controller = sequence.controller
-        self.request = DraftRequest(
-            sequence=sequence.slot,
-            prefix=sequence.tokens,
-            n_max=plan.n_max,
-            draw_mode=sequence.acceptance.draw_mode,
-            sampler=sequence.sampler,
-            random=sequence.random(),
-            keep_drafting=self._keep_drafting,
-            stop_tokens=sequence.draft_stop_tokens,
-            shape=plan.shape if sequence.acceptance.supports_trees else (),
-            needs_q=sequence.acceptance.needs_q,
-            prediction=sequence.submit.prediction,
-            judges_laws=type(self._controller).keep_drafting is not DraftLengthController.keep_drafting,
-        )
-
-    def trimmed(self, drafter: str, draft: Draft) -> Draft:
-        """`draft`, or as much of it as the controller has verified, where it was looked up and not drawn."""
-        if self.n_judged or not draft.is_chain or any(q is not None for q in draft.q):
-            return draft
-        n = self._controller.trim(self.request.sequence, drafter, draft.tokens.tolist())
-        return draft if n >= len(draft) else Draft.chain(draft.tokens[:n].tolist(), [None] * n)
-
-    def _keep_drafting(self, q_row: Distribution, depth: int) -> bool:
-        self.n_judged += 1
-        if self.keeps_laws:
-            self.round.laws[depth] = q_row
-        slot = self.request.sequence
-        if not self._controller.keep_drafting(slot, q_row, depth):
-            return False
-        is_chain = not any(n > 1 for n in self.request.shape)
-        if is_chain and self._controller.is_long_enough(slot, depth + 1):
-            self.request.n_max = min(self.request.n_max, depth + 1)
-        return True
+def _room(sequence: EngineSequence, n_draft_rows: int) -> int:
+    """How many tokens may be drafted: each takes a row, and a mask where a grammar binds the answer."""
+    n = min(sequence.n_left - 1, n_draft_rows)
+    constraint = sequence.sampler.constraint
+    return n if constraint is None or n <= 0 else constraint.spare.n_affordable(n)
 
 
 def _bounded(plan: Plan | None, state: SequenceState) -> Plan | None:
@@ -325,21 +339,15 @@ def _bounded(plan: Plan | None, state: SequenceState) -> Plan | None:
     return replace(plan, n_max=n_max, otherwise=otherwise)
 
 
-def _check(draft: Draft, n_max: int, sequence: EngineSequence) -> None:
-    """Raises ValueError for a draft that no forward or strategy could take: a bug of the drafter."""
-    n = len(draft)
-    if n > n_max or len(draft.parents) != n or len(draft.q) != n:
-        raise ValueError(f"{n} tokens, {len(draft.parents)} parents, {len(draft.q)} laws; n_max {n_max}")
-    if n == 0:
-        return
-    n_vocab = sequence.sampler.n_vocab
-    if draft.tokens.min() < 0 or draft.tokens.max() >= n_vocab:
-        raise ValueError(f"token ids {draft.tokens.tolist()} of a vocabulary of {n_vocab}")
-    if draft.parents.min() < 0 or (draft.parents > np.arange(n)).any():
-        raise ValueError(f"parents {draft.parents.tolist()} are no tree")
-    if not draft.is_chain and not sequence.acceptance.supports_trees:
-        name = type(sequence.acceptance).__name__
-        raise ValueError(f"a tree for {name}, which judges chains only")
+def _release(learner: Drafter | DraftLengthController, slot: int, *, retires: bool = False) -> None:
+    """Ends what `learner` holds of `slot`. A drafter that `retires` may keep what serves later ones."""
+    try:
+        if retires and isinstance(learner, Drafter):
+            learner.retire(slot)
+        else:
+            learner.release(slot)
+    except Exception:
+        logger.exception("%s cannot forget a sequence that ended", type(learner).__name__)
 
 
 def _observes(drafter: Drafter) -> bool:

@@ -139,6 +139,11 @@ class Outcomes:
             h.is_over = True  # the draft model is full, or knows no token that may follow
         del h.ahead.laws[len(h.ahead.tokens) :]
 
+    def drop_unused_laws(self) -> None:
+        """Forgets laws behind which no token was drawn, as a draft that broke off leaves them."""
+        for h in self.hypotheses:
+            del h.ahead.laws[len(h.ahead.tokens) :]
+
     def settle(self, beliefs: Beliefs) -> Hypothesis | None:
         """The hypothesis that came true, now that the sequence has gone on. Teaches `beliefs`."""
         emitted, drafted = self.sequence.tokens[len(self._tokens) :], self._drafted

@@ -26,9 +26,10 @@ from lucebox.engine.overlap import Overlap, check_overlap
 from lucebox.engine.overlap_policy import N_SPARE
 from lucebox.engine.planning import DRAFT, TARGET, device_uses, draft_context, settle
 from lucebox.engine.pool import DrafterPool
+from lucebox.engine.prefix_cache_file import PrefixCacheFile
 from lucebox.engine.remote_runtime import LossHandler
 from lucebox.engine.step import RoundHandler, Stepper
-from lucebox.engine.timeline import WorkHandler, ignore
+from lucebox.engine.timeline import WorkHandler, WorkLog, ignore
 from lucebox.engine.vocabulary_check import check_draft
 from lucebox.errors import ConfigError
 from lucebox.ggml.library import load as load_library
@@ -38,6 +39,7 @@ from lucebox.paths import cache_dir
 from lucebox.runtime.graphs import ROW_BUCKETS
 from lucebox.runtime.layout import Layout
 from lucebox.runtime.runtime import Runtime
+from lucebox.text.grammar import GrammarCompiler
 from lucebox.text.tokenizer import Tokenizer
 from lucebox.text.vocabulary import Vocabulary
 from lucebox.worker.client import WorkerLink, connect
@@ -47,7 +49,7 @@ logger = logging.getLogger(__name__)
 
 LoadProgress = Callable[[str, float], None]
 
-CALIBRATION_STAGE = "costs, measured once"
+CALIBRATION_STAGE = "measuring what rounds cost on the devices"
 WORTH_KEEPING_S = 0.5  # of measuring: less is done again at every start
 
 
@@ -60,6 +62,12 @@ class LoadedEngine:
     admission: Admission
     info: EngineInfo
     workers: tuple[WorkerLink, ...] = ()
+    prefix_file: PrefixCacheFile | None = None
+
+    def keep_prefixes(self) -> None:
+        """Writes the prefix cache to its file, if it has one. No request may be running."""
+        if self.prefix_file is not None:
+            self.prefix_file.write(self.stepper.prefixes)
 
     def close(self) -> None:
         """Frees all device memory, and lets others have the workers. Idempotent."""
@@ -110,23 +118,19 @@ def load(
             undo.callback(draft.close)
         context = _context(config, target, draft, vocabulary, shares_vocabulary)
         pool = DrafterPool(context, config.drafters)
-        admission = Admission(
-            vocabulary,
-            target.n_vocab,
-            target.n_ctx,
-            acceptance_spec=config.acceptance,
-            draft_length_spec=config.draft_length,
-            pool=pool,
-        )
+        admission = _admission(config, target, vocabulary, pool, context)
         thread = _draft_thread(config, undo) if overlaps else None
         costs = _costs(config, layouts, target, draft, thread, on_progress)
         info = _engine_info(config, target, draft, layouts, planned, started_s)
         note_activity = load_library().abort_report.set_activity
-        overlap = None if thread is None else Overlap(thread, costs, spares, config.overlap, on_work)
-        drafting = Drafting(pool, costs, remembers=config.remembers, overlap=overlap, on_work=on_work)
-        stepper = Stepper(target, drafting, config.n_parallel, note_activity, on_round, on_work)
+        work = WorkLog(on_work)
+        overlap = None if thread is None else Overlap(thread, costs, spares, config.overlap, work.note)
+        drafting = Drafting(pool, costs, remembers=config.remembers, overlap=overlap, on_work=work.note)
+        n_kept = _n_prefix_tokens(config, target)
+        stepper = Stepper(target, drafting, config.n_parallel, note_activity, on_round, work, n_kept)
+        prefix_file = _prefix_file(config, stepper)
         undo.pop_all()
-        return LoadedEngine(stepper, admission, info, tuple(workers))
+        return LoadedEngine(stepper, admission, info, tuple(workers), prefix_file)
 
 
 def _connect(config: EngineConfig, on_worker_lost: LostHandler, undo: ExitStack) -> list[WorkerLink]:
@@ -150,6 +154,43 @@ def _load_target(config: EngineConfig, on_progress: LoadProgress) -> Runtime:
 
 def _stage(role: str, config: ModelConfig) -> str:
     return f"{role} {Path(config.path).name}"
+
+
+def _admission(
+    config: EngineConfig,
+    target: Runtime,
+    vocabulary: Vocabulary,
+    pool: DrafterPool,
+    context: DrafterContext,
+) -> Admission:
+    return Admission(
+        vocabulary,
+        target.n_vocab,
+        target.n_ctx,
+        acceptance_spec=config.acceptance,
+        draft_length_spec=config.draft_length,
+        pool=pool,
+        grammars=GrammarCompiler(context.target_tokenizer),
+    )
+
+
+def _n_prefix_tokens(config: EngineConfig, target: Runtime) -> int:
+    """What the prefix cache may keep: unless told otherwise as much as a full sequence, or a quarter of all
+    cells, since attention passes over every one below the highest that it needs."""
+    if not config.remembers:
+        return 0
+    if config.n_prefix_tokens is None:
+        return max(target.n_ctx, target.cache.n_cells // 4)
+    return config.n_prefix_tokens
+
+
+def _prefix_file(config: EngineConfig, stepper: Stepper) -> PrefixCacheFile | None:
+    """The file of the prefix cache, which has what it held from now on."""
+    if config.prefix_file is None or not stepper.prefixes.is_on:
+        return None
+    file = PrefixCacheFile(Path(config.prefix_file), config.target, stepper.target)
+    file.read_into(stepper.prefixes)
+    return file
 
 
 def _draft_thread(config: EngineConfig, undo: ExitStack) -> DraftThread:
@@ -181,6 +222,7 @@ def _costs(
         key["draft"] = model_key(config.draft, layouts[DRAFT].hardware)
     file = CostFile(cache_dir() / "costs", key)
     if file.read_into(table):
+        logger.info("what rounds cost on the devices was measured before")
         return table
     load_library().abort_report.set_activity(b"measuring costs")
     started_s = time.monotonic()
@@ -190,6 +232,7 @@ def _costs(
     table.draft.set(of_draft)
     if time.monotonic() - started_s > WORTH_KEEPING_S:
         file.write(table)
+        logger.info("what rounds cost on the devices is kept for the next start")
     return table
 
 
@@ -255,6 +298,7 @@ def _model_info(config: ModelConfig, runtime: DraftRuntime, layout: Layout) -> M
         architecture=file.architecture,
         device=str(layout),
         n_vocab=runtime.n_vocab,
+        n_embd=runtime.hparams.n_embd,
         n_ctx_train=runtime.hparams.n_ctx_train,
         n_bytes=path.stat().st_size,
     )

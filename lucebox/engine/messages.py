@@ -7,8 +7,10 @@ from typing import Any, Literal
 import msgspec
 
 import lucebox.errors as errors
+from lucebox.config import Pooling
 from lucebox.core import Origin
-from lucebox.engine.timings import DraftedRound, Timings
+from lucebox.engine.engine_load import EngineLoad
+from lucebox.engine.timings import DraftedRound, RoundTrace, Timings
 from lucebox.sampling.params import SamplingParams
 
 FinishReason = Literal["stop", "length", "cancelled", "error"]
@@ -41,7 +43,8 @@ class Submit(msgspec.Struct, tag="submit", frozen=True, kw_only=True, forbid_unk
 
     `generated` is what an engine that died had already sent: it counts towards max_tokens, penalties and stop
     strings, and is not sent again. `seed` fixes the random numbers, whether or not the user gave one.
-    `prediction` is what the answer is expected to be, or to have much of.
+    `prediction` is what the answer is expected to be, or to have much of. If it is `traced`, events tell the
+    times of every round.
     """
 
     id: str
@@ -50,6 +53,7 @@ class Submit(msgspec.Struct, tag="submit", frozen=True, kw_only=True, forbid_unk
     seed: int
     generated: list[int] = []
     prediction: list[int] = []
+    traced: bool = False
 
 
 class Cancel(msgspec.Struct, tag="cancel", frozen=True, forbid_unknown_fields=True):
@@ -66,17 +70,27 @@ class Ping(msgspec.Struct, tag="ping", frozen=True, forbid_unknown_fields=True):
     """Asks for a Pong at once: an engine that sends none hangs, however long its forwards take."""
 
 
-Message = Submit | Cancel | Shutdown | Ping
+class Embed(msgspec.Struct, tag="embed", frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A request for one vector that stands for `prompt`. It is cancelled as any other."""
+
+    id: str
+    prompt: list[int]
+    pooling: Pooling
+
+
+Request = Submit | Embed
+Message = Request | Cancel | Shutdown | Ping
 
 
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A loaded model, as `/v1/models` and the library report it."""
+    """A loaded model, as `/v1/models` and the library report it. `n_embd` numbers are its hidden state."""
 
     path: str
     name: str
     architecture: str
     device: str
     n_vocab: int
+    n_embd: int
     n_ctx_train: int
     n_bytes: int
 
@@ -144,7 +158,9 @@ class Degraded(msgspec.Struct, tag="degraded", frozen=True):
 
 
 class Pong(msgspec.Struct, tag="pong", frozen=True):
-    """The answer to a Ping."""
+    """The answer to a Ping. `busy_s`: how long the step that runs has been running, 0 between two."""
+
+    busy_s: float = 0.0
 
 
 class StepEvent(msgspec.Struct, tag="step", frozen=True, kw_only=True):
@@ -153,7 +169,8 @@ class StepEvent(msgspec.Struct, tag="step", frozen=True, kw_only=True):
     `origins[i]` says where `tokens[i]` came from; `logprobs`, when asked for, has one entry per token.
     An end-of-generation token is listed (it was generated and counts), nothing behind it is. `drafted` has
     an entry for each of the rounds that had a draft. Of `n_rounds` rounds, the last was the request's
-    `round`-th, and `time_ms` is the monotonic clock at its end.
+    `round`-th, and `time_ms` is the monotonic clock at its end. The first event has `prompt_logprobs`, when
+    asked for, one entry for each token of the prompt but the first. `traces` has all rounds, if asked for.
     """
 
     id: str
@@ -163,8 +180,10 @@ class StepEvent(msgspec.Struct, tag="step", frozen=True, kw_only=True):
     round: int = 0
     n_rounds: int = 1
     logprobs: list[TokenLogprobs] | None = None
+    prompt_logprobs: list[TokenLogprobs] | None = None
     time_ms: float = 0.0
     finish: Finish | None = None
+    traces: list[RoundTrace] = []
 
     @property
     def n_drafted(self) -> int:
@@ -189,8 +208,10 @@ class StepEvent(msgspec.Struct, tag="step", frozen=True, kw_only=True):
             round=later.round,
             n_rounds=self.n_rounds + later.n_rounds,
             logprobs=logprobs,
+            prompt_logprobs=self.prompt_logprobs,
             time_ms=later.time_ms,
             finish=later.finish,
+            traces=self.traces + later.traces,
         )
 
 
@@ -233,10 +254,17 @@ class Failed(msgspec.Struct, tag="failed", frozen=True, kw_only=True):
         return error
 
 
-RequestEvent = StepEvent | Failed
-Event = Loading | Planned | Ready | Degraded | Pong | StepEvent | Failed
+class Embedded(msgspec.Struct, tag="embedded", frozen=True, kw_only=True):
+    """The answer to an Embed: float32 numbers, little-endian, of a vector of length 1."""
+
+    id: str
+    vector: bytes
+
+
+RequestEvent = StepEvent | Embedded | Failed
+Event = Loading | Planned | Ready | Degraded | Pong | EngineLoad | StepEvent | Embedded | Failed
 
 
 def is_last(event: RequestEvent) -> bool:
     """Whether nothing follows `event` for its request."""
-    return isinstance(event, Failed) or event.finish is not None
+    return not isinstance(event, StepEvent) or event.finish is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from lucebox.engine.messages import Event, Failed, StepEvent
+from lucebox.engine.messages import Embedded, Event, Failed, StepEvent
 
 
 class Outbox:
@@ -53,6 +53,8 @@ def _key(event: Event) -> tuple[str, str | None]:
     match event:
         case StepEvent():
             return ("step", event.id)
+        case Embedded():
+            return ("embedded", event.id)
         case Failed():
             return ("failed", event.id)
         case _:

@@ -20,7 +20,7 @@ from lucebox.engine.overlap_policy import LEAST_CHANCE, OverlapPolicy, StepCost
 from lucebox.engine.round import Round
 from lucebox.engine.sequence import EngineSequence
 from lucebox.engine.timeline import DRAFT, Span, WorkHandler, ignore
-from lucebox.errors import ConfigError, DraftLostError
+from lucebox.errors import ConfigError, DraftLostError, OutOfCellsError
 from lucebox.runtime.layout import Layout
 
 logger = logging.getLogger(__name__)
@@ -74,10 +74,15 @@ class RunAhead:
     is_stopped: bool = False
 
     def __call__(self) -> None:
-        while not self.is_stopped and (chosen := self._choose()):
-            started_s = time.perf_counter()
-            self._advance(chosen)
-            self.on_work(Span(DRAFT, started_s, time.perf_counter(), is_ahead=True))
+        try:
+            while not self.is_stopped and (chosen := self._choose()):
+                started_s = time.perf_counter()
+                self._advance(chosen)
+                self.on_work(Span(DRAFT, started_s, time.perf_counter(), is_ahead=True))
+        except OutOfCellsError as error:  # the sequences' own contexts take all; what was guessed is sound
+            logger.debug("guessing ahead: %s", error)
+            for o in self.outcomes:
+                o.drop_unused_laws()
 
     def _choose(self) -> list[tuple[Outcomes, Hypothesis]]:
         """Those that the next forward serves: as many as make it worth most per millisecond."""
@@ -179,8 +184,7 @@ class Overlap:
         step = self._step = _Step(sum(r.n_rows for r in rounds), n_kv, time.perf_counter())
         if not self.is_wanted:
             return
-        made = [Outcomes(r, drafter, self.beliefs) for r, drafter in pairs]
-        outcomes = [o for o in made if o.hypotheses]
+        outcomes = [o for r, drafter in pairs if (o := self._outcomes(r, drafter)) is not None]
         if not outcomes:
             return
         n_most = len(self.spares) + len(outcomes)
@@ -210,8 +214,8 @@ class Overlap:
             return
         started_s = time.perf_counter()
         try:
-            self.thread.wait()
-            self._n_failures = 0
+            if self.thread.wait():
+                self._n_failures = 0
         except DraftLostError as error:  # whose owner has said so
             logger.debug("guessing ahead: %s", error)
             self._forget(step.job)
@@ -229,11 +233,10 @@ class Overlap:
         step = self._step
         if step is None or step.job is None:
             return
-        outcomes, step.job.outcomes = step.job.outcomes, ()
-        for o in outcomes:
+        for o in step.job.outcomes:
             if o.sequence.slot == o.slot:
                 self._keep(o)
-        self._drop(outcomes)
+        self._forget(step.job)
 
     def take(self, sequence: EngineSequence, drafters: Sequence[Drafter]) -> Ahead | None:
         """What one of `drafters` has for the next draft of `sequence`."""
@@ -265,16 +268,43 @@ class Overlap:
         self.wait()
         self.thread.close()
 
+    def abandon(self) -> None:
+        """Nobody runs ahead any more, and nothing that was guessed is kept, whatever state all this is in."""
+        self.is_wanted, self._n_failures = False, MAX_FAILURES
+        self._found.clear()
+        step, self._step = self._step, None
+        if step is not None and step.job is not None:
+            step.job.is_stopped = True
+        try:
+            self.thread.wait()
+        except Exception:
+            logger.exception("guessing ahead failed; what was guessed is dropped")
+        try:
+            if step is not None and step.job is not None:
+                self._forget(step.job)
+        except Exception:
+            logger.exception("the draft model's cells that were for guesses are lost")
+
+    def _outcomes(self, r: Round, drafter: Drafter) -> Outcomes | None:
+        """What `r` may come to, if there is anything to draft for; one that cannot be told costs its guesses
+        only."""
+        try:
+            outcomes = Outcomes(r, drafter, self.beliefs)
+        except Exception:
+            logger.exception("nothing is guessed behind a draft of request %s", r.sequence.id)
+            return None
+        return outcomes if outcomes.hypotheses else None
+
     def _forget(self, job: RunAhead) -> None:
         self._drop(job.outcomes)
         job.outcomes = ()
 
     def _keep(self, o: Outcomes) -> None:
         """Moves the draft for what came true, if there is any, to its sequence."""
-        h = o.settle(self.beliefs)
-        if h is None or not h.ahead.laws:
-            return
         try:
+            h = o.settle(self.beliefs)
+            if h is None or not h.ahead.laws:
+                return
             if h.sequence != o.slot:
                 o.drafter.fork(h.sequence, o.slot)
         except Exception:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import ceil
 
 from lucebox.config import EngineConfig
-from lucebox.engine.client import EngineClient, EngineState, StatusHandler
+from lucebox.engine.client import EngineClient, EngineState, EngineStatus, StatusHandler
 from lucebox.engine.engine_process import EngineProcess
 from lucebox.engine.messages import (
     Event,
@@ -16,6 +17,7 @@ from lucebox.engine.messages import (
     Loading,
     Message,
     Ping,
+    Pong,
     Ready,
     RequestEvent,
     Shutdown,
@@ -31,7 +33,9 @@ MAX_BACKOFF_S = 5.0
 LONG_BACKOFF_S = 30.0  # once MAX_DEATHS_IN_A_ROW are reached
 EXIT_TIMEOUT_S = 2.0
 PING_S = 1.0  # of silence, until the process is asked whether it lives
-HANG_S = 6.0  # of silence, pings or not, until it is ended
+SILENT_S = 4.0  # of silence, pings or not, until the status says so
+HANG_S = 15.0  # of silence, pings or not, until it is ended; on a busy machine threads may starve for seconds
+STUCK_S = 300.0  # of one step, which takes minutes for no prompt that is worth waiting for
 LOAD_HANG_S = 60.0  # the same while it loads, from a cold disk at worst
 WORKER_WAIT_S = 7.0  # from an engine's last event: what requests wait for a lost worker
 MIN_WORKER_WAIT_S = 2.0  # from the loss, however long the last event is ago
@@ -50,10 +54,10 @@ class Death:
 class ProcessClient(EngineClient):
     """Supervises one engine process from a thread of this one.
 
-    A process that dies, or does not even answer pings, is replaced, and what was running goes on from the
-    tokens already sent. A request fails when two processes died on it without another token. After
-    MAX_DEATHS_IN_A_ROW deaths between which no request ended, requests are refused, and another process is
-    tried every LONG_BACKOFF_S. The engine fails for good when its first start does, as the next one would.
+    A process that dies, answers no pings, or is stuck in a step for STUCK_S is replaced, and what was running
+    goes on from the tokens already sent. A request fails when two processes died on it without another token.
+    After MAX_DEATHS_IN_A_ROW deaths between which no request ended, requests are refused, and another process
+    is tried every LONG_BACKOFF_S. The engine fails for good when its first start does, as the next one would.
 
     A process that died for a worker is no reproach to anybody: others are started until one finds the worker
     again, and requests wait for it, up to WORKER_WAIT_S, before they are refused.
@@ -62,11 +66,12 @@ class ProcessClient(EngineClient):
     def __init__(
         self, config: EngineConfig, on_status: StatusHandler | None = None, *, log_level: str = "info"
     ) -> None:
-        super().__init__(on_status)
+        super().__init__(on_status, max_in_flight=config.n_parallel + config.max_queue)
         self._config = config
         self._log_level = log_level
         self._child: EngineProcess | None = None
         self._closing = threading.Event()
+        self._silent_s = 0.0  # how long a process that was asked whether it lives has not answered
         self._n_deaths = 0
         self._n_searches = 0  # for a worker that is away
         self._patience: threading.Timer | None = None  # until requests do not wait for it any more
@@ -77,6 +82,14 @@ class ProcessClient(EngineClient):
         """The engine's process, for diagnosis; None between two of them."""
         with self._changed:
             return self._child.pid if self._child else None
+
+    def status(self) -> EngineStatus:
+        """A process that should have answered seconds ago shows as degraded, until it does or is replaced."""
+        status, silent_s = super().status(), self._silent_s
+        if status.state is not EngineState.READY or silent_s < SILENT_S:
+            return status
+        reason = f"the engine's process has not answered for {silent_s:.0f} s"
+        return replace(status, degraded="; ".join(filter(None, (reason, status.degraded))))
 
     def start(self) -> None:
         self._supervisor.start()
@@ -128,6 +141,8 @@ class ProcessClient(EngineClient):
                     case Ready():
                         was_ready = True
                         self._note_ready(event)
+                    case Pong() if event.busy_s > STUCK_S:
+                        raise EngineError(f"one step of the engine has been running for {event.busy_s:.0f} s")
                     case Loading() if self._info is not None:
                         detail = f"loading again: {event.stage}"
                         self._set_status(EngineState.RESTARTING, detail, event.fraction)
@@ -138,6 +153,7 @@ class ProcessClient(EngineClient):
             why_killed = error.message
             child.kill()
         finally:
+            self._silent_s = 0.0
             with self._changed:
                 self._child = None
             ending = child.reap(EXIT_TIMEOUT_S)
@@ -150,15 +166,17 @@ class ProcessClient(EngineClient):
 
         Raises EngineError for garbage, and for silence of `limit_s`: pings are answered during forwards, too.
         """
-        silent_since_s = time.monotonic()
-        while True:
+        # Waits are counted, and no clock read: while this process stood still, it asked nobody.
+        for n_waits in range(1, 2 + ceil(limit_s / PING_S)):
             try:
-                return child.receive(PING_S)
+                event = child.receive(PING_S)
             except TimeoutError:
-                silent_s = time.monotonic() - silent_since_s
-                if silent_s > limit_s:
-                    raise EngineError(f"the engine process did not answer for {silent_s:.0f} s") from None
+                self._silent_s = n_waits * PING_S
                 child.send(Ping())
+            else:
+                self._silent_s = 0.0
+                return event
+        raise EngineError(f"the engine process did not answer for {limit_s:.0f} s")
 
     def _note_ready(self, ready: Ready) -> None:
         with self._changed:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import deque
 from dataclasses import dataclass
 
+from lucebox.engine.prefix_cache import N_BLOCK
+from lucebox.engine.prompt_scores import MAX_ROWS
 from lucebox.engine.sequence import NO_SLOT, EngineSequence
 
 PREFILL_ROWS = 256
@@ -35,13 +38,18 @@ class Turn:
 class Scheduler:
     """Runs at most `n_parallel` sequences, first come first served, in forwards of at most `n_batch` rows.
 
-    Every decoding sequence takes part in every step. Prompts are computed in chunks beside them, in rotation.
+    Every decoding sequence takes part in every step. Prompts are computed in chunks beside them: half the
+    rows are for those that miss the fewest tokens, the other half for those that came first, so that nobody
+    waits for a long prompt to ask about a short one, and no long one waits for ever. Prompts that are alike
+    end one after another rather than all at the end. Where it `shares_prefixes`, what several have in common
+    is computed for one of them while the others wait.
     """
 
-    def __init__(self, n_parallel: int, n_batch: int) -> None:
+    def __init__(self, n_parallel: int, n_batch: int, *, shares_prefixes: bool = False) -> None:
         assert 0 < n_parallel <= n_batch
         self.n_parallel = n_parallel
         self._n_batch = n_batch
+        self._shares_prefixes = shares_prefixes
         self._waiting: deque[EngineSequence] = deque()
         self._running: list[EngineSequence] = []
         self._free_slots = list(range(n_parallel))[::-1]
@@ -59,8 +67,8 @@ class Scheduler:
         return list(self._waiting)
 
     def add(self, sequence: EngineSequence) -> None:
-        """Queues `sequence` behind all others."""
-        self._waiting.append(sequence)
+        """Queues `sequence` behind all that came before it."""
+        insort(self._waiting, sequence, key=lambda waiting: waiting.clock.arrived_s)
 
     def find(self, id: str) -> EngineSequence | None:
         """The sequence of request `id`, waiting or running."""
@@ -87,24 +95,46 @@ class Scheduler:
 
     def next_turn(self) -> Turn:
         """What the next step computes."""
-        decoding = [s for s in self._running if s.n_missing == 1]
-        prefilling = [s for s in self._running if s.n_missing > 1]
-        feeds = [Feed(sequence, 1) for sequence in decoding]
-        n_free = self._n_batch - len(feeds)
+        decoding = [s for s in self._running if s.n_missing == 1 or s.is_decoding]
+        prefilling = [s for s in self._running if s.n_missing > 1 and not s.is_decoding]
+        feeds = [Feed(s, min(s.n_missing, self._n_batch // len(decoding))) for s in decoding]
+        n_free = self._n_batch - sum(feed.n_rows for feed in feeds)
         n_prefill = min(n_free, PREFILL_ROWS_BESIDE_DECODING if decoding else PREFILL_ROWS)
-        for sequence in prefilling:
-            n_rows = min(sequence.n_missing, n_prefill)
-            if n_rows == 0:
-                break
-            feeds.append(Feed(sequence, n_rows))
-            n_prefill -= n_rows
-            n_free -= n_rows
-            self._running.remove(sequence)  # to the end: the next prompt has its turn in the next step
-            self._running.append(sequence)
+        chunks = self._chunks(prefilling, n_prefill)
+        n_free -= sum(chunk.n_rows for chunk in chunks)
+        feeds += chunks
         return Turn(feeds, n_free // len(decoding) if decoding else 0)
+
+    def _chunks(self, prefilling: list[EngineSequence], n_rows: int) -> list[Feed]:
+        """Parts of prompts, of `n_rows` in all at most, MAX_ROWS of them of prompts that want all logits."""
+        given: dict[EngineSequence, int] = {}
+        n_scored = MAX_ROWS
+        shortest_first = sorted(prefilling, key=lambda sequence: sequence.n_missing)
+        for order, n_kept in ((shortest_first, n_rows - n_rows // 2), (prefilling, 0)):
+            for sequence in order:
+                if self._shares_prefixes and any(_computes_for(one, given[one], sequence) for one in given):
+                    continue
+                n = min(sequence.n_missing - given.get(sequence, 0), n_rows - n_kept)
+                if sequence.scores is not None:
+                    n = min(n, n_scored)
+                    n_scored -= n
+                if n > 0:
+                    given[sequence] = given.get(sequence, 0) + n
+                    n_rows -= n
+        return [Feed(sequence, n) for sequence, n in given.items()]
 
     def check_integrity(self) -> None:
         """Asserts that every slot is free or has one owner."""
         slots = sorted([*self._free_slots, *(s.slot for s in self._running)])
         assert slots == list(range(self.n_parallel)), f"slots {slots}"
         assert all(s.slot == NO_SLOT for s in self._waiting)
+
+
+def _computes_for(one: EngineSequence, n_rows: int, other: EngineSequence) -> bool:
+    """Whether `one` ends, with `n_rows` more, the block that `other` needs next and will find in the prefix
+    cache."""
+    n_known = (other.n_cached // N_BLOCK + 1) * N_BLOCK
+    if one is other or one.pooler is not None or not other.may_reuse or n_known >= len(other.tokens):
+        return False
+    ends_it = one.n_cached < n_known <= one.n_cached + n_rows
+    return ends_it and one.tokens[:n_known] == other.tokens[:n_known]

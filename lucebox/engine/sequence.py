@@ -10,7 +10,9 @@ from lucebox.acceptance.base import AcceptanceStrategy
 from lucebox.core import Draft, Origin, Verdict
 from lucebox.draft_length.base import DraftLengthController
 from lucebox.engine.clock import Clock
+from lucebox.engine.embedding import Pooler
 from lucebox.engine.messages import Finish, FinishReason, StepEvent, Submit, TokenLogprobs
+from lucebox.engine.prompt_scores import PromptScores
 from lucebox.engine.timings import DraftedRound, Timings
 from lucebox.sampling.random import RoundRandom
 from lucebox.sampling.sampler import Sampler
@@ -23,8 +25,9 @@ NO_SLOT = -1
 class Emission:
     """What one round adds to a sequence, in order, cut behind the token that ended it.
 
-    `rows[i]` is the row of the round whose law token i was judged by or drawn from. `finish` says how the
-    sequence ended, if it did, and `drafted` what became of the round's draft, if it had one.
+    `rows[i]` is the row of the round whose law token i was judged by or drawn from. Tokens that the grammar
+    forced stand behind all others, and have none. `finish` says how the sequence ended, if it did, and
+    `drafted` what became of the round's draft, if it had one.
     """
 
     tokens: list[int]
@@ -39,8 +42,11 @@ class Emission:
 class EngineSequence:
     """One request under way.
 
+    Tokens that a grammar leaves no choice about are appended with the token before them, and all of these are
+    fed in the next forward.
     `tokens` are prompt and generated tokens. The target's cache holds the first `n_cached` of them, at most
-    all but the last, which is row 0 of the next forward: its logits are not known yet.
+    all but the last, which is row 0 of the next forward: its logits are not known yet. `n_reused` of them
+    were there before.
     """
 
     submit: Submit
@@ -52,9 +58,12 @@ class EngineSequence:
     token_bytes: Callable[[int], bytes]
     n_ctx: int
     drafters: tuple[str, ...] = ()  # who may guess, preferred first
+    scores: PromptScores | None = None  # the prompt's log-probabilities are asked for
+    pooler: Pooler | None = None  # the prompt is to be embedded, and nothing generated
     tokens: list[int] = field(default_factory=list)
     slot: int = NO_SLOT
     n_cached: int = 0
+    n_reused: int = 0
     clock: Clock = field(default_factory=Clock)
 
     def __post_init__(self) -> None:
@@ -73,8 +82,18 @@ class EngineSequence:
 
     @property
     def n_missing(self) -> int:
-        """Tokens to feed until the next one can be drawn; 1 while decoding."""
+        """Tokens to feed until the next one can be drawn; 1 and the forced ones while decoding."""
         return len(self.tokens) - self.n_cached
+
+    @property
+    def may_reuse(self) -> bool:
+        """Whether what is known of its prompt spares computing it."""
+        return self.pooler is None and self.scores is None
+
+    @property
+    def is_decoding(self) -> bool:
+        """Whether its prompt is done."""
+        return bool(self.clock.prompt_done_s)
 
     @property
     def n_left(self) -> int:
@@ -86,7 +105,8 @@ class EngineSequence:
     @property
     def draft_stop_tokens(self) -> frozenset[int]:
         """Tokens behind which nothing can be kept."""
-        return frozenset() if self.submit.params.ignore_eos else self.end_tokens
+        ignores_end = self.submit.params.ignore_eos and self.sampler.constraint is None
+        return frozenset() if ignores_end else self.end_tokens
 
     def start(self, slot: int) -> None:
         """The sequence runs from now on, as sequence `slot` of the caches."""
@@ -105,7 +125,11 @@ class EngineSequence:
         drafted = [int(draft.tokens[i]) for i in verdict.path]
         candidates = [*drafted, verdict.token]
         rows = [*(int(draft.parents[i]) for i in verdict.path), verdict.row]
+        forced = self._forced(candidates)
         origins = [*(Origin.ACCEPTED for _ in drafted), _last_origin(draft, verdict)]
+        n_drawn = len(candidates)
+        candidates += forced
+        origins += [Origin.FORCED] * len(forced)
         finish: FinishReason | None = None
         stop: StopMatch | None = None
         n = 0
@@ -113,6 +137,7 @@ class EngineSequence:
             finish, stop = self._append(candidates[n])
             n += 1
         self.sampler.commit(candidates[:n])
+        self.clock.n_forced += max(0, n - n_drawn)
         outcome = None
         if len(draft):
             outcome = DraftedRound(drafter, len(draft), draft.depth, min(n, len(drafted)))
@@ -134,6 +159,7 @@ class EngineSequence:
             drafted=[] if emission.drafted is None else [emission.drafted],
             round=self.clock.n_rounds,
             logprobs=logprobs,
+            prompt_logprobs=None if self.scores is None else self.scores.take(),
             time_ms=now_s * 1000.0,
             finish=finish,
         )
@@ -152,9 +178,16 @@ class EngineSequence:
             timings=self._timings(now_s),
         )
 
+    def _forced(self, drawn: Sequence[int]) -> list[int]:
+        """What the grammar leaves no choice about behind `drawn`. Log-probabilities take a row of logits."""
+        constraint = self.sampler.constraint
+        if constraint is None or self.submit.params.logprobs is not None:
+            return []
+        return constraint.forced(drawn)
+
     def _append(self, token: int) -> tuple[FinishReason | None, StopMatch | None]:
         self.tokens.append(token)
-        if token in self.end_tokens and not self.submit.params.ignore_eos:
+        if token in self.draft_stop_tokens:
             return "stop", None
         stop = self.stops.push(self.token_bytes(token))
         if stop is not None:
@@ -163,7 +196,9 @@ class EngineSequence:
 
     def _timings(self, now_s: float) -> Timings:
         n_predicted = self.n_generated - len(self.submit.generated)
-        return self.clock.timings(now_s, n_prompt=len(self.submit.prompt), n_predicted=n_predicted)
+        n_prompt = len(self.submit.prompt)
+        n_reused = min(self.n_reused, n_prompt)
+        return self.clock.timings(now_s, n_prompt=n_prompt, n_predicted=n_predicted, n_cached=n_reused)
 
 
 def _last_origin(draft: Draft, verdict: Verdict) -> Origin:

@@ -34,7 +34,7 @@ class ThreadClient(EngineClient):
         on_round: RoundHandler | None = None,
         on_work: WorkHandler = ignore,
     ) -> None:
-        super().__init__(on_status)
+        super().__init__(on_status, max_in_flight=config.n_parallel + config.max_queue)
         self._config = config
         self._on_round = on_round
         self._on_work = on_work
@@ -86,7 +86,14 @@ class ThreadClient(EngineClient):
         )
         try:
             self._outbox.put(Ready(loaded.info))
-            EngineLoop(loaded.stepper, loaded.admission, self._inbox, self._outbox.put).run()
+            EngineLoop(
+                loaded.stepper,
+                loaded.admission,
+                self._inbox,
+                self._outbox.put,
+                timeout_s=self._config.timeout_s,
+            ).run()
+            loaded.keep_prefixes()
         finally:
             loaded.close()
 

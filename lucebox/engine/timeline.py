@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -25,3 +26,21 @@ WorkHandler = Callable[[Span], None]
 
 def ignore(span: Span) -> None:
     """For whom nobody watches."""
+
+
+class WorkLog:
+    """Keeps the latest spans until they are taken, and passes each on to `on_work`. Thread-safe."""
+
+    MAX_SPANS = 256
+
+    def __init__(self, on_work: WorkHandler = ignore) -> None:
+        self._on_work = on_work
+        self._spans: deque[Span] = deque(maxlen=self.MAX_SPANS)
+
+    def note(self, span: Span) -> None:
+        self._spans.append(span)
+        self._on_work(span)
+
+    def take(self) -> list[Span]:
+        """The spans that ended since the last call, in the order of their ends."""
+        return [self._spans.popleft() for _ in range(len(self._spans))]

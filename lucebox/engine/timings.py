@@ -26,16 +26,21 @@ class DrafterTotals(msgspec.Struct, frozen=True, kw_only=True):
 class Timings(msgspec.Struct, frozen=True, kw_only=True):
     """What one request cost, or many. Times are wall-clock milliseconds.
 
+    `prompt_n` tokens of the prompt were computed, in `prompt_ms`; `cache_n` others were known from other
+    requests, as llama.cpp's server has it.
     `n_rounds` counts plain and drafted rounds, `verify_ms` the target's forwards behind the prompt's. The
     draft model ran ahead of `n_overlapped` of them; `n_foreseen` times it had guessed what came true, which
-    spared a wait of `hidden_ms`.
+    spared a wait of `hidden_ms`. Of `predicted_n` tokens `n_forced` took no round, as a grammar allowed no
+    other.
     `drafted_per_position[i]` drafts had a token i+1 deep, and in `accepted_per_position[i]` of them such a
     token was accepted; of a tree, the accepted path counts. `drafters` are the sums of each, by name.
     """
 
+    cache_n: int = 0
     prompt_n: int = 0
     prompt_ms: float = 0.0
     predicted_n: int = 0
+    n_forced: int = 0
     predicted_ms: float = 0.0
     draft_n: int = 0
     draft_n_accepted: int = 0
@@ -51,9 +56,11 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
 
     def __add__(self, other: Timings) -> Timings:
         return Timings(
+            cache_n=self.cache_n + other.cache_n,
             prompt_n=self.prompt_n + other.prompt_n,
             prompt_ms=self.prompt_ms + other.prompt_ms,
             predicted_n=self.predicted_n + other.predicted_n,
+            n_forced=self.n_forced + other.n_forced,
             predicted_ms=self.predicted_ms + other.predicted_ms,
             draft_n=self.draft_n + other.draft_n,
             draft_n_accepted=self.draft_n_accepted + other.draft_n_accepted,
@@ -70,7 +77,7 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def prompt_per_second(self) -> float:
-        """Prompt tokens per second; 0 before anything was measured."""
+        """Computed prompt tokens per second; 0 before anything was measured."""
         return 1000.0 * self.prompt_n / self.prompt_ms if self.prompt_ms > 0 else 0.0
 
     @property
@@ -125,6 +132,29 @@ class DraftedRound(msgspec.Struct, frozen=True, array_like=True):
             drafted_per_position=[1] * self.depth,
             drafters={self.drafter: totals},
         )
+
+
+class Work(msgspec.Struct, frozen=True, array_like=True):
+    """`party`, the target or a drafter, computed so long, in milliseconds of the monotonic clock; `is_ahead`:
+    the draft model went on while the target did."""
+
+    party: str
+    start_ms: float
+    end_ms: float
+    is_ahead: bool = False
+
+
+class RoundTrace(msgspec.Struct, frozen=True, array_like=True):
+    """One round of a request, the `index`-th, that emitted `n_tokens` and ended at `time_ms` of the monotonic
+    clock. `draft_ms`, `verify_ms` and `work` are those of its step, which other requests may have shared."""
+
+    index: int
+    n_tokens: int
+    drafted: DraftedRound | None
+    draft_ms: float
+    verify_ms: float
+    time_ms: float
+    work: list[Work] = []
 
 
 def _added(ours: Sequence[int], theirs: Sequence[int]) -> list[int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from lucebox import drafters
 from lucebox.config import EngineConfig
 from lucebox.errors import VocabularyMismatchError
@@ -32,9 +34,9 @@ def check_draft(config: EngineConfig, vocabulary: Vocabulary) -> bool:
     translate = [plugin.any_vocabulary for plugin in named if plugin.needs_model]
     if translate and all(translate):
         return False
-    shown = "; ".join(f"id {d.token} is {d.ours!r} there and {d.theirs!r} here" for d in differences)
+    first = differences[0]
     raise VocabularyMismatchError(
-        f"the draft model {config.draft.path} does not share the vocabulary of {config.target.path}: {shown}",
-        remedy="use a draft model of the same family, a drafter that translates (--drafter tli or --drafter "
-        "slem), or --draft-model none",
+        f"the draft model {Path(config.draft.path).name} does not share the vocabulary of "
+        f"{Path(config.target.path).name}: id {first.token} is {first.theirs!r}, not {first.ours!r}",
+        remedy="use one of the same family, --drafter tli or --drafter slem, or --draft-model none",
     )

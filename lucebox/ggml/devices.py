@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from lucebox.cores import physical_cores
-from lucebox.errors import DeviceError
+from lucebox.errors import DeviceError, UnknownDeviceError
 from lucebox.ggml import _api
 from lucebox.ggml.bandwidth import bandwidth
 from lucebox.ggml.device import Device, DeviceKind
@@ -168,7 +168,8 @@ def _named(name: str, devices: Sequence[Device]) -> Device:
         if (device.number == int(name)) if name.isdecimal() else (device.name.lower() == name.lower()):
             return device
     known = ", ".join(f"{device.number} {device.name}" for device in devices) or "none"
-    raise DeviceError(f"There is no device {name!r}; there is: {known}", remedy="see `lucebox devices`")
+    problem = f"There is no device {name!r}; there is: {known}"
+    raise UnknownDeviceError(problem, remedy="see `lucebox devices`")
 
 
 def _is_shared(device: Device, others: Sequence[Device]) -> bool:

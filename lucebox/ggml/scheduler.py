@@ -61,11 +61,6 @@ class Scheduler:
         name = self._library.ggml_status_to_string(status).decode()
         raise GgmlError(f"{self._names} could not compute a graph: {name}")
 
-    def backend_of(self, node: int) -> int:
-        """The index of the backend that computes `node` of the graph that was split last."""
-        pointer = self._library.ggml_backend_sched_get_tensor_backend(self._pointer, node)
-        return next(i for i, backend in enumerate(self._backends) if backend.pointer == pointer)
-
     @property
     def n_splits(self) -> int:
         """How often the graph that was split last changes between backends, plus one."""

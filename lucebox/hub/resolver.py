@@ -12,7 +12,7 @@ from lucebox.hub.catalogue import CATALOGUE, CatalogueModel
 from lucebox.hub.download import Fetcher, Progress, download
 from lucebox.hub.pip import PipFetcher
 from lucebox.hub.stamp import is_verified
-from lucebox.paths import cache_dir
+from lucebox.paths import models_dir
 
 
 def resolve(
@@ -43,8 +43,9 @@ def is_cached(model: str) -> bool:
     return known is not None and is_verified(models_dir() / known.file_name, known.sha256)
 
 
-def models_dir() -> Path:
-    return cache_dir() / "models"
+def would_fetch(model: str) -> bool:
+    """Whether `resolve` may have to ask the network for this model."""
+    return model.startswith(hugging_face.PREFIX) or (model in CATALOGUE and not is_cached(model))
 
 
 def _is_file(model: str) -> bool:

@@ -60,6 +60,7 @@ class Shape(NamedTuple):
     n_outputs: int
     gathers: bool = False
     wants_hidden: bool = False
+    wants_logits: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,10 +342,13 @@ class Forward:
         return self._op(self._library.ggml_get_rows, x, self.inputs.outputs)
 
     def finish(self, hidden: Tensor, head: str) -> None:
-        """Ends the graph with `hidden` [n_embd, n_outputs] and its logits [n_vocab, n_outputs]."""
+        """Ends the graph with `hidden` [n_embd, n_outputs], its logits [n_vocab, n_outputs], or both."""
         if self.shape.wants_hidden:
             self._library.ggml_set_output(hidden)
             self.hidden = hidden
+        if not self.shape.wants_logits:
+            self.expand(hidden)
+            return
         self.logits = self.linear(hidden, head)
         self._library.ggml_set_output(self.logits)
         self.expand(self.logits)

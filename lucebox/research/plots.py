@@ -240,7 +240,5 @@ def _figure_class() -> Any:
     except ModuleNotFoundError as error:
         if error.name != "matplotlib":
             raise
-        raise ConfigError(
-            "plots need the matplotlib package", remedy='pip install "lucebox[plots]"'
-        ) from error
+        raise ConfigError("plots need the matplotlib package", remedy="pip install -e '.[plots]'") from error
     return Figure

@@ -64,6 +64,7 @@ class Cache:
             _Sequence(np.empty(64, np.int32), np.full(n_cells, HIDDEN, np.uint16)) for _ in range(n_sequences)
         ]
         self._snapshots: list[Snapshot] = []
+        self._kept = np.zeros(n_cells, np.int32)
         self._pending: Pending | None = None
 
     @property
@@ -76,8 +77,13 @@ class Cache:
 
     @property
     def n_free(self) -> int:
-        """Cells that no sequence, snapshot or pending row holds."""
+        """Cells that no sequence, snapshot or pending row holds, and nobody keeps."""
         return self._pool.n_free
+
+    @property
+    def n_kept(self) -> int:
+        """Cells that are kept, whoever else holds them."""
+        return int((self._kept > 0).sum())
 
     def length(self, sequence: int) -> int:
         """Committed tokens of `sequence`."""
@@ -185,6 +191,39 @@ class Cache:
         self._snapshots.remove(snapshot)
         self._pool.drop(snapshot.cells)
 
+    # What the prefix cache asks for.
+
+    def adopt(self, sequence: int, cells: Int32Array) -> None:
+        """`sequence`, which must be empty, begins with what `cells` hold, in order: keys and values of tokens
+        at positions 0, 1, 2, ... They are shared with whoever holds them now."""
+        assert self.length(sequence) == 0, "only an empty sequence can adopt cells"
+        assert not len(cells) or self._pool.holders(cells).min() > 0, "a free cell holds nothing"
+        self._pool.hold(cells)
+        self._append(self._sequences[sequence], cells)
+
+    def keep(self, cells: Int32Array) -> None:
+        """`cells`, which are distinct and held by somebody, stay as they are until they are left."""
+        assert not len(cells) or self._pool.holders(cells).min() > 0, "a free cell holds nothing"
+        self._pool.hold(cells)
+        self._kept[cells] += 1
+
+    def keep_free(self, n: int) -> Int32Array:
+        """int32[n]: free cells, kept from now on, to be written by other means than a forward. Raises
+        OutOfCellsError."""
+        cells = self._pool.take(n)
+        self._kept[cells] += 1
+        return cells
+
+    def leave(self, cells: Int32Array) -> None:
+        """Undoes `keep`: those that nobody holds any more are free."""
+        self._kept[cells] -= 1
+        assert not len(cells) or self._kept[cells].min() >= 0, "a cell was left that was not kept"
+        self._pool.drop(cells)
+
+    def is_shared(self, cells: Int32Array) -> bool:
+        """Whether any of `cells` has several holders."""
+        return bool((self._pool.holders(cells) > 1).any())
+
     def check_integrity(self) -> None:
         """Asserts every invariant; for tests and for an idle engine."""
         holders = np.zeros(self.n_cells, np.int32)
@@ -196,6 +235,7 @@ class Cache:
             expected[held] = VISIBLE
             assert np.array_equal(state.mask, expected), "a mask row disagrees with its cells"
             assert state.n_kv == (int(held.max()) + 1 if state.n else 0), "n_kv is wrong"
+        holders += self._kept
         for snapshot in self._snapshots:
             holders[snapshot.cells] += 1
         if self._pending is not None:

@@ -56,6 +56,11 @@ class CellPool:
             self.n_free += len(freed)
             self._lowest_free = min(self._lowest_free, int(freed.min()))
 
+    def holders(self, cells: Int32Array) -> Int32Array:
+        """int32[n]: how many hold each of `cells`."""
+        holders: Int32Array = self._holders[cells]
+        return holders
+
     def check_integrity(self, expected_holders: Int32Array) -> None:
         """Asserts that the counts are `expected_holders`, int32[n_cells]."""
         assert np.array_equal(self._holders, expected_holders), "cells have other holders than recorded"

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
+import numpy as np
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
+from numpy.typing import NDArray
 
+from lucebox.core import Int32Array
 from lucebox.errors import ConfigError, OutOfMemoryError
 from lucebox.ggml._api import Type
 from lucebox.ggml.library import Library
@@ -51,6 +55,16 @@ def kv_shapes(hparams: Hparams, n_cells: int) -> tuple[tuple[int, int, int], tup
     return (h.head_dim_k, n_cells + 1, h.n_heads_kv), (h.head_dim_v, n_cells + 1, h.n_heads_kv)
 
 
+@dataclass(frozen=True, slots=True)
+class Plane:
+    """The keys or the values of one layer in memory: uint8[n_heads, n_cells, n_bytes], elements packed."""
+
+    tensor: int
+    n_heads: int
+    n_cells: int
+    n_bytes: int
+
+
 def _block(element: Type) -> tuple[int, int]:
     """Elements and bytes."""
     n_elements, n_bytes = GGML_QUANT_SIZES[GGMLQuantizationType(int(element))]
@@ -76,6 +90,8 @@ class KeyValueMemory:
     ) -> None:
         assert len(layers) == hparams.n_layers
         self._library = library
+        self._hparams = hparams
+        self._element = element
         self._contexts: list[int] = []
         self._buffers: list[int] = []
         self.scratch_cell = n_cells
@@ -96,6 +112,32 @@ class KeyValueMemory:
     @property
     def n_bytes(self) -> int:
         return sum(self.device_bytes)
+
+    def planes(self) -> list[Plane]:
+        """Keys of all layers, then values."""
+        h, n_cells = self._hparams, self.scratch_cell + 1
+        return [
+            Plane(tensor, h.n_heads_kv, n_cells, row_bytes(self._element, head_dim))
+            for tensors, head_dim in ((self.tensors.keys, h.head_dim_k), (self.tensors.values, h.head_dim_v))
+            for tensor in tensors
+        ]
+
+    def read(self, cells: Int32Array) -> Iterator[NDArray[np.uint8]]:
+        """uint8[n_heads, len(cells), n_bytes] of each plane."""
+        for plane in self.planes():
+            yield self._fetch(plane)[:, cells]
+
+    def write(self, cells: Int32Array, contents: Iterable[NDArray[np.uint8]]) -> None:
+        """Puts what `read` gave into `cells`; nothing may be computed meanwhile."""
+        for plane, content in zip(self.planes(), contents, strict=True):
+            whole = self._fetch(plane)
+            whole[:, cells] = content
+            self._library.ggml_backend_tensor_set(plane.tensor, whole.ctypes.data, 0, whole.nbytes)
+
+    def _fetch(self, plane: Plane) -> NDArray[np.uint8]:
+        whole = np.empty((plane.n_heads, plane.n_cells, plane.n_bytes), np.uint8)
+        self._library.ggml_backend_tensor_get(plane.tensor, whole.ctypes.data, 0, whole.nbytes)
+        return whole
 
     def _allocate(
         self, buffer_type: int, device: int, n_layers: int, hparams: Hparams, n_cells: int, element: Type

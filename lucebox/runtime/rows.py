@@ -17,7 +17,8 @@ class Want(IntEnum):
     NOTHING = 0
     LOGITS = 1
     ARGMAX = 2
-    HIDDEN = 3
+    HIDDEN = 3  # beside the logits
+    STATE = 4  # the hidden state, and no logits where no row of the batch wants some
 
 
 @dataclass(frozen=True, slots=True, eq=False)

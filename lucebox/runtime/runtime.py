@@ -198,6 +198,7 @@ class Runtime:
         buffer_types = [backend.buffer_type for backend in backends]
         memory = KeyValueMemory(library, buffer_types, placed.kv_layers, h, n_cells, self._element)
         owned.callback(memory.close)
+        self.key_values = memory
         self._taken_bytes = weights.device_bytes, memory.device_bytes
         self._scratch_cell = memory.scratch_cell
         self._set_activity = library.abort_report.set_activity
@@ -275,13 +276,15 @@ class Runtime:
             n_kv = max(n_kv, self.cache.n_kv(sequence))
         n_rows = row_bucket(n)
         gathers = 0 < n_wanting < n
+        wants_hidden = bool((rows.wants >= Want.HIDDEN).any())
         n_ungathered = n_rows if n_wanting else 0
         return Shape(
             n_rows=n_rows,
             n_kv=kv_bucket(n_kv, self.cache.n_cells),
             n_outputs=row_bucket(n_wanting) if gathers else n_ungathered,
             gathers=gathers,
-            wants_hidden=bool((rows.wants == Want.HIDDEN).any()),
+            wants_hidden=wants_hidden,
+            wants_logits=not wants_hidden or bool((rows.wants % Want.STATE).any()),
         )
 
     def _fill(self, graph: Graph, rows: Rows, cells: Int32Array, wanting: NDArray[np.intp]) -> None:

@@ -26,6 +26,7 @@ class Purpose(IntEnum):
     TARGET = 4
     PLAIN = 5
     NOISE = 6
+    XTC = 7
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The kernels `rng`, `sampling`, `gumbel` and `entropy` in NumPy: what they compute, written plainly. Oracle
+"""The kernels `rng`, `sampling`, `filters`, `gumbel`, `entropy` and `mask` in NumPy, written plainly. Oracle
 of tests, and fallback."""
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from lucebox.core import Float32Array, Int32Array
+from lucebox.core import Float32Array, Int32Array, UInt32Array
 from lucebox.errors import LogitsError
 
 WORD = 2**32 - 1
@@ -118,6 +118,61 @@ def filtered(
     return ids[order].astype(np.int32), probs.astype(np.float32)
 
 
+def narrowed(
+    ids: Int32Array, probs: Float32Array, typical_p: float, top_p: float, xtc_threshold: float
+) -> tuple[Int32Array, Float32Array]:
+    """The law that typical_p, then top_p, then XTC leave of a sparse one, renormalised.
+
+    typical_p (1: off) keeps the fewest tokens whose share reaches it, nearest first: by how far -log p is
+    from the entropy (Meister et al. 2023, "Locally typical sampling"). top_p (1: off) does so by p, likeliest
+    first. XTC (a threshold over 1: off) keeps one of all tokens at or above its threshold, the least likely.
+    Among ties the lowest ids come first; XTC keeps the last. Returns ascending int32 ids and float32
+    probabilities. ValueError if there is no positive probability.
+    """
+    weights = probs.astype(np.float64)
+    if not weights.sum() > 0:
+        raise ValueError("a law without a positive probability")
+    if typical_p < 1:
+        p = weights / weights.sum()
+        information = np.full(len(p), np.inf)
+        np.log(p, where=p > 0, out=information)
+        information[p > 0] *= -1
+        entropy = (p[p > 0] * information[p > 0]).sum()
+        kept = _fewest(np.abs(information - entropy).astype(np.float32), weights, typical_p)
+        ids, weights = ids[kept], weights[kept]
+    if top_p < 1:
+        kept = _fewest(-weights.astype(np.float32), weights, top_p)
+        ids, weights = ids[kept], weights[kept]
+    is_top = weights >= xtc_threshold * weights.sum()
+    if xtc_threshold <= 1 and is_top.any():
+        least = weights[is_top & (weights > 0)].min()
+        is_top[np.flatnonzero(weights == least)[-1]] = False
+        ids, weights = ids[~is_top], weights[~is_top]
+    return ids.astype(np.int32), (weights / weights.sum()).astype(np.float32)
+
+
+def _fewest(keys: Float32Array, weights: NDArray[np.float64], share: float) -> NDArray[np.intp]:
+    """Ascending indices of the fewest weights, lowest keys first, that reach `share` of their sum."""
+    order = np.argsort(keys, kind="stable")
+    n_kept = int(np.searchsorted(np.cumsum(weights[order]), share * weights.sum())) + 1
+    return np.sort(order[:n_kept])
+
+
+def repetitions(tokens: Int32Array, longest: int) -> Int32Array:
+    """How much of the end of `tokens` stands in front of each of them: int32[n], at most `longest`.
+
+    Element i is the length of the longest common suffix of tokens[:i] and tokens.
+    """
+    n = len(tokens)
+    lengths = np.zeros(n, np.int32)
+    for i in range(1, n):
+        length = 0
+        while length < min(i, longest) and tokens[i - 1 - length] == tokens[n - 1 - length]:
+            length += 1
+        lengths[i] = length
+    return lengths
+
+
 def sample(ids: Int32Array | None, probs: NDArray[np.floating], u: float) -> int:
     """The first token whose cumulated probability exceeds `u` times their sum; `ids` None: dense.
 
@@ -168,3 +223,24 @@ def entropy(probs: Float32Array) -> float:
     """The Shannon entropy, in nats, of a law with these probabilities, dense or sparse."""
     p = probs[probs >= np.finfo(np.float32).tiny].astype(np.float64)
     return max(0.0, float(-(p * np.log(p)).sum()))
+
+
+def _bits(words: UInt32Array, n_vocab: int) -> NDArray[np.bool_]:
+    """Bit i % 32 of word i // 32 for each of `n_vocab` tokens; not set where there is no word."""
+    bits = np.unpackbits(words.astype("<u4").view(np.uint8), bitorder="little")[:n_vocab]
+    return np.pad(bits, (0, n_vocab - len(bits))).astype(bool)
+
+
+def count(words: UInt32Array, n_vocab: int) -> int:
+    """How many of `n_vocab` tokens are allowed by `words`, a bit for each."""
+    return int(_bits(words, n_vocab).sum())
+
+
+def allowed(words: UInt32Array, n_vocab: int) -> Int32Array:
+    """int32 ids of the tokens that are allowed, ascending."""
+    return np.flatnonzero(_bits(words, n_vocab)).astype(np.int32)
+
+
+def masked(logits: Float32Array, words: UInt32Array) -> Float32Array:
+    """A copy of `logits` (float32[n_vocab]) with -infinity for every token that is not allowed."""
+    return np.where(_bits(words, len(logits)), logits, np.float32(-np.inf))

@@ -1,7 +1,8 @@
 """The OpenAI-compatible HTTP API.
 
 `app` is an ASGI application configured by LUCEBOX_* variables (`uvicorn lucebox.server:app`),
-`create_app(config)` one for a resolved configuration, `serve(options)` a whole server with its socket.
+`create_app(config)` one for a resolved configuration, `lifespan(app)` starts either inside of another
+application, and `serve(options)` is a whole server with its socket.
 Importing this package loads nothing; the names do when they are first asked for.
 """
 
@@ -12,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lucebox.server.application import EnvironmentApp, create_app
     from lucebox.server.launch import serve
+    from lucebox.server.mounting import lifespan
 
     app: EnvironmentApp
 
-__all__ = ["app", "create_app", "serve"]
+__all__ = ["app", "create_app", "lifespan", "serve"]
 
 
 def __getattr__(name: str) -> Any:
@@ -28,6 +30,8 @@ def __getattr__(name: str) -> Any:
             value: Any = EnvironmentApp(os.environ)
         case "create_app":
             from lucebox.server.application import create_app as value
+        case "lifespan":
+            from lucebox.server.mounting import lifespan as value
         case "serve":
             from lucebox.server.launch import serve as value
         case _:

@@ -1,4 +1,4 @@
-"""The access log: one line per request, with its id, tokens, speed, and what guessing brought."""
+"""The access log: one line per request, with its id, tokens, speed, and what guessing brought. Never text."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import logging
 import re
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+import msgspec
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from lucebox.server import anthropic_errors
 
 if TYPE_CHECKING:
     from lucebox.engine.timings import Timings
@@ -56,6 +59,8 @@ class AccessLog:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 MutableHeaders(scope=message)["x-request-id"] = id
+                if anthropic_errors.is_spoken_at(scope["path"]):
+                    MutableHeaders(scope=message)["request-id"] = id
             await send(message)
 
         try:
@@ -63,7 +68,30 @@ class AccessLog:
         finally:
             level = logging.DEBUG if scope["path"] == "/health" else logging.INFO
             if logger.isEnabledFor(level):
-                logger.log(level, "%s", _line(scope, id, status, 1000 * (time.monotonic() - start_s), record))
+                total_ms = 1000 * (time.monotonic() - start_s)
+                fields = _fields(scope, id, status, total_ms, record)
+                line = _line(scope, id, status, total_ms, record)
+                logger.log(level, "%s", line, extra={"fields": fields})
+
+
+def _fields(scope: Scope, id: str, status: int, total_ms: float, record: AccessRecord) -> dict[str, Any]:
+    """What a log of JSON has; `status` 0 if there was no answer."""
+    fields: dict[str, Any] = {
+        "request_id": id,
+        "client": (scope.get("client") or ("", 0))[0],
+        "method": scope["method"],
+        "path": scope["path"],
+        "status": status,
+        "total_ms": round(total_ms, 3),
+    }
+    if record.bill is not None:
+        fields["n_prompt"] = record.bill.n_prompt
+        fields["n_cached"] = record.bill.n_cached
+        fields["n_completion"] = record.bill.n_completion
+        fields["timings"] = msgspec.to_builtins(record.bill.timings)
+    if record.note:
+        fields["error"] = record.note
+    return fields
 
 
 def _line(scope: Scope, id: str, status: int, total_ms: float, record: AccessRecord) -> str:
@@ -78,15 +106,16 @@ def _line(scope: Scope, id: str, status: int, total_ms: float, record: AccessRec
 
 def _cost(bill: Bill) -> list[str]:
     timings = bill.timings
+    known = f" ({bill.n_cached} known)" if bill.n_cached else ""
     return [
-        f"prompt {bill.n_prompt} tokens{_speed(timings.prompt_ms, timings.prompt_per_second)}",
+        f"prompt {bill.n_prompt} tokens{known}{_speed(timings.prompt_ms, timings.prompt_per_second)}",
         f"generated {bill.n_completion}{_speed(timings.predicted_ms, timings.predicted_per_second)}",
         *(_guessing(timings) if timings.draft_n else ()),
     ]
 
 
 def _speed(ms: float, per_second: float) -> str:
-    """Nothing for a request that ended before its engine told."""
+    """Of what was computed. Nothing for a request that ended before its engine told."""
     return f" in {ms:.0f} ms at {per_second:.1f}/s" if per_second else ""
 
 

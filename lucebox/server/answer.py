@@ -1,4 +1,4 @@
-"""One path from a generation to a response, streamed or whole, for chat and for completions."""
+"""One path from a generation to a response, streamed or whole, for all endpoints that generate."""
 
 from __future__ import annotations
 
@@ -18,10 +18,20 @@ from lucebox.errors import LuceboxError
 from lucebox.server import sse
 from lucebox.server.access import record_of
 from lucebox.server.disconnect import until_disconnect
-from lucebox.server.errors import ClientGoneError, api_error, envelope, error_response, internal_error
+from lucebox.server.errors import (
+    ApiError,
+    ClientGoneError,
+    api_error,
+    envelope,
+    error_response,
+    internal_error,
+    note_of,
+)
 from lucebox.server.generation import Bill, FinishReason, Generation, Piece
+from lucebox.server.json_response import json_response
 from lucebox.server.responses import ChoiceT, Completion, ObjectName, TimingsBody, Usage
 from lucebox.server.service import Service
+from lucebox.text.answer_parser import CallArguments, CallStart, Content, Reasoning
 
 HEARTBEAT_S = 5.0
 
@@ -61,47 +71,81 @@ class Head:
 
 
 @dataclass(slots=True)
+class Call:
+    """A call of a tool; `arguments` is JSON, cut off where the answer's length ended it."""
+
+    id: str
+    name: str
+    arguments: str = ""
+
+
+@dataclass(slots=True)
 class Answer:
     """A whole choice."""
 
-    text: str = ""
+    content: str = ""
+    reasoning: str = ""
+    calls: list[Call] = field(default_factory=list)
     logprobs: list[TokenLogprobs] = field(default_factory=list)
     finish_reason: FinishReason = "stop"
+    stop_string: str | None = None
+    pieces: list[Piece] = field(default_factory=list)  # as they came, for answers whose order matters
 
     def add(self, piece: Piece) -> None:
-        self.text += piece.text
+        self.pieces.append(piece)
+        for segment in piece.segments:
+            match segment:
+                case Content(text):
+                    self.content += text
+                case Reasoning(text):
+                    self.reasoning += text
+                case CallStart(_, id, name):
+                    self.calls.append(Call(id, name))
+                case CallArguments(index, text):
+                    self.calls[index].arguments += text
         self.logprobs += piece.logprobs
         self.finish_reason = piece.finish_reason or self.finish_reason
+        self.stop_string = piece.stop_string or self.stop_string
 
 
 class Shape(Protocol):
-    """How an endpoint words an answer. One object per request."""
+    """How an endpoint words an answer. One object per request. Events are server-sent ones, as bytes."""
 
-    def opening(self, index: int) -> msgspec.Struct | None:
-        """The first chunk of a choice, before its text."""
+    def opening(self, index: int) -> Sequence[bytes]:
+        """The events in front of a choice's first piece."""
         ...
 
-    def chunk(self, piece: Piece, bill: Bill | None) -> msgspec.Struct:
-        """`bill` in the last chunk, unless a chunk of its own follows."""
+    def chunk(self, piece: Piece, bill: Bill | None) -> Sequence[bytes]:
+        """Of a piece that has either an end or something else; `bill` comes with the last one of all."""
         ...
 
-    def usage_chunk(self, bill: Bill) -> msgspec.Struct:
-        """The chunk without choices that ends a stream whose client asked for usage."""
+    def closing(self, bill: Bill) -> Sequence[bytes]:
+        """The events that end a stream that went well."""
+        ...
+
+    def error(self, error: ApiError) -> Sequence[bytes]:
+        """The events that end a stream that failed when it had begun."""
         ...
 
     def whole(self, answers: Sequence[Answer], bill: Bill) -> msgspec.Struct: ...
 
 
+class OpenAIErrors:
+    """The part that all of OpenAI's older endpoints have in common."""
+
+    def error(self, error: ApiError) -> Sequence[bytes]:
+        return [sse.data(envelope(error))]
+
+
 async def respond(
-    request: Request, service: Service, generation: Generation, shape: Shape, *, stream: bool, usage: bool
+    request: Request, service: Service, generation: Generation, shape: Shape, *, stream: bool
 ) -> Response:
-    """The response, whole or streamed. `usage`: a streamed one ends with a chunk that has it."""
+    """The response, whole or streamed."""
     record_of(request.scope).bill = generation.bill
     if stream:
-        return StreamedAnswer(service, generation, shape, usage=usage)
+        return StreamedAnswer(service, generation, shape)
     answers = await until_disconnect(request.receive, _collect(service, generation))
-    body = msgspec.json.encode(shape.whole(answers, generation.bill))
-    return Response(body, media_type="application/json")
+    return json_response(shape.whole(answers, generation.bill))
 
 
 async def _collect(service: Service, generation: Generation) -> list[Answer]:
@@ -118,14 +162,13 @@ class StreamedAnswer(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, service: Service, generation: Generation, shape: Shape, *, usage: bool) -> None:
+    def __init__(self, service: Service, generation: Generation, shape: Shape) -> None:
         self.status_code = 200
         self.background = None
         self.body = b""
         self._service = service
         self._generation = generation
         self._shape = shape
-        self._usage = usage
         self._started = False
         self.init_headers({"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
@@ -137,14 +180,14 @@ class StreamedAnswer(Response):
             record_of(scope).note = "client left"
         except LuceboxError as error:
             shown = api_error(error)
-            record_of(scope).note = str(error)
+            record_of(scope).note = note_of(shown)
             if not self._started:
                 await error_response(shown)(scope, receive, send)
                 return
-            await self._send(send, sse.data(envelope(shown)), more=False)
+            await self._send(send, self._shape.error(shown), more=False)
         except Exception:
             if self._started:  # else the application's handler answers
-                await self._send(send, sse.data(envelope(internal_error(scope))), more=False)
+                await self._send(send, self._shape.error(internal_error(scope)), more=False)
             raise
 
     async def _run(self, send: Send) -> None:
@@ -154,23 +197,20 @@ class StreamedAnswer(Response):
                 if not self._started:
                     await self._start(send)
                 if piece is None:
-                    await self._send(send, sse.HEARTBEAT)
+                    await self._send(send, [sse.HEARTBEAT])
                     continue
                 for part in piece.chunks():
                     is_last = part.finish_reason is not None and generation.is_done
-                    bill = generation.bill if is_last and not self._usage else None
-                    await self._send(send, sse.data(self._shape.chunk(part, bill)))
-        if self._usage:
-            await self._send(send, sse.data(self._shape.usage_chunk(generation.bill)))
-        await self._send(send, sse.DONE, more=False)
+                    await self._send(send, self._shape.chunk(part, generation.bill if is_last else None))
+        await self._send(send, self._shape.closing(generation.bill), more=False)
 
     async def _start(self, send: Send) -> None:
         self._started = True
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         for index in range(self._generation.n_choices):
-            if (chunk := self._shape.opening(index)) is not None:
-                await self._send(send, sse.data(chunk))
+            await self._send(send, self._shape.opening(index))
 
     @staticmethod
-    async def _send(send: Send, body: bytes, *, more: bool = True) -> None:
-        await send({"type": "http.response.body", "body": body, "more_body": more})
+    async def _send(send: Send, events: Sequence[bytes], *, more: bool = True) -> None:
+        if events or not more:
+            await send({"type": "http.response.body", "body": b"".join(events), "more_body": more})

@@ -3,147 +3,153 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
-from lucebox.errors import ContextLengthError
-from lucebox.server.answer import Answer, Head, respond
-from lucebox.server.decode import decode, read_body
-from lucebox.server.errors import ApiError
+from lucebox.server import sse
+from lucebox.server.answer import Answer, Head, OpenAIErrors, respond
+from lucebox.server.completion_prompts import Prompt, prompts_of
+from lucebox.server.decode import read
 from lucebox.server.generation import Bill, Generation, Piece
 from lucebox.server.logprobs import TextLogprobsBuilder, TokenNames
-from lucebox.server.responses import Completion, TextChoice, Usage
-from lucebox.server.schema import MAX_CHOICES, CompletionRequest, completion_params, refuse_unsupported
-from lucebox.server.service import Service, TextModel
-from lucebox.text.output import TextOutput
+from lucebox.server.operation import Contract, Operation
+from lucebox.server.response_format import check_grammar
+from lucebox.server.responses import Completion, TextChoice, TextLogprobs, Usage
+from lucebox.server.schema import CompletionRequest, completion_params, refuse_unsupported
+from lucebox.server.service import Service
 
 TextCompletion = Completion[TextChoice]
 
 
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """Token ids, and the text they stand for where it is to be echoed."""
-
-    tokens: list[int]
-    text: str = ""
-
-
 async def completions(request: Request) -> Response:
-    body = decode(await read_body(request), CompletionRequest)
+    body = await read(request, CompletionRequest)
     service: Service = request.app.state.service
     service.check_model(body.model)
     refuse_unsupported(body)
     serving = await service.serving()
     params = completion_params(body, serving.text.n_vocab)
-    prompts = await asyncio.to_thread(_prompts, body, serving.text, serving.info.n_ctx)
+    field = "response_format" if body.grammar is None else "grammar"
+    await asyncio.to_thread(check_grammar, params.grammar, serving.text, field)
+    prompts = await asyncio.to_thread(prompts_of, body, serving.text, serving.info.n_ctx)
     n = body.n or 1
+    n_each = max(n, body.best_of or 1)
     head = Head.new("cmpl", service)
     vocabulary = serving.text.vocabulary
-    generation = Generation(serving.engine, vocabulary, head.id, [p.tokens for p in prompts], params, n)
-    echoes = [prompt.text for prompt in prompts for _ in range(n)]
+    tokens = [prompt.tokens for prompt in prompts]
+    generation = Generation(serving.engine, vocabulary, head.id, tokens, params, n_each, grammar_param=field)
     shape = CompletionShape(
-        head, None if body.logprobs is None else vocabulary, echoes, usage=body.include_usage
+        head,
+        [prompt for prompt in prompts for _ in range(n_each)],
+        None if body.logprobs is None else vocabulary,
+        n=n,
+        n_each=n_each,
+        usage=body.include_usage,
     )
-    return await respond(
-        request, service, generation, shape, stream=bool(body.stream), usage=body.include_usage
-    )
+    return await respond(request, service, generation, shape, stream=bool(body.stream))
 
 
-class CompletionShape:
-    """Answers as text_completion objects. `vocabulary` is None unless log-probabilities are wanted."""
+class CompletionShape(OpenAIErrors):
+    """Answers as text_completion objects, of `prompts`, one for each choice of the generation.
+
+    `vocabulary` is None unless log-probabilities are wanted. Of `n_each` choices for each prompt, the best
+    `n` are given. `usage`: a stream ends with a chunk that has it, and nothing else.
+    """
 
     def __init__(
-        self, head: Head, vocabulary: TokenNames | None, echoes: Sequence[str], *, usage: bool
+        self,
+        head: Head,
+        prompts: Sequence[Prompt],
+        vocabulary: TokenNames | None,
+        *,
+        n: int,
+        n_each: int,
+        usage: bool,
     ) -> None:
         self._head = head
-        self._echoes = echoes
-        self._no_usage = None if usage else msgspec.UNSET
-        self._logprobs = None if vocabulary is None else [TextLogprobsBuilder(vocabulary) for _ in echoes]
+        self._prompts = prompts
+        self._n = n
+        self._n_each = n_each
+        self._usage = usage
+        self._vocabulary = vocabulary
+        self._logprobs = None if vocabulary is None else [TextLogprobsBuilder(vocabulary) for _ in prompts]
 
-    def opening(self, index: int) -> TextCompletion | None:
-        echo = self._echoes[index]
-        return self._completion([TextChoice(index, echo)], self._no_usage) if echo else None
+    def opening(self, index: int) -> list[bytes]:
+        echo = self._prompts[index].text
+        if not echo or self._logprobs is not None:  # log-probabilities go with it, when they are known
+            return []
+        return [self._event([TextChoice(index, echo)])]
 
-    def chunk(self, piece: Piece, bill: Bill | None) -> TextCompletion:
+    def chunk(self, piece: Piece, bill: Bill | None) -> list[bytes]:
+        events, index = [], piece.index
+        if piece.prompt_logprobs is not None and self._logprobs is not None:
+            prompt = self._prompts[index]
+            scores = self._logprobs[index].build_prompt(prompt.tokens[0], piece.prompt_logprobs)
+            events.append(self._event([TextChoice(index, prompt.text, scores)]))
         logprobs = None
         if self._logprobs is not None and piece.logprobs:
-            logprobs = self._logprobs[piece.index].build(piece.logprobs)
-        choice = TextChoice(piece.index, piece.text, logprobs, piece.finish_reason)
-        return self._completion([choice], self._no_usage, bill)
+            logprobs = self._logprobs[index].build(piece.logprobs)
+        if piece.text or logprobs or piece.finish_reason:
+            choice = TextChoice(index, piece.text, logprobs, piece.finish_reason)
+            events.append(self._event([choice], None if self._usage else bill))
+        return events
 
-    def usage_chunk(self, bill: Bill) -> TextCompletion:
-        return self._completion([], Usage.of(bill), bill)
+    def closing(self, bill: Bill) -> list[bytes]:
+        return [self._event([], bill, Usage.of(bill)), sse.DONE] if self._usage else [sse.DONE]
 
     def whole(self, answers: Sequence[Answer], bill: Bill) -> TextCompletion:
-        choices = []
-        for i, answer in enumerate(answers):
-            logprobs = None if self._logprobs is None else self._logprobs[i].build(answer.logprobs)
-            choices.append(TextChoice(i, self._echoes[i] + answer.text, logprobs, answer.finish_reason))
-        return self._completion(choices, Usage.of(bill), bill)
+        choices: list[TextChoice] = []
+        for first in range(0, len(answers), self._n_each):
+            group = answers[first : first + self._n_each]
+            for answer in group if self._n == self._n_each else _best(group, self._n):
+                text = self._prompts[first].text + answer.content
+                logprobs = self._whole_logprobs(first, answer)
+                choices.append(TextChoice(len(choices), text, logprobs, answer.finish_reason))
+        return self._head.completion("text_completion", choices, Usage.of(bill), bill)
 
-    def _completion(
-        self, choices: list[TextChoice], usage: Usage | msgspec.UnsetType | None, bill: Bill | None = None
-    ) -> TextCompletion:
-        return self._head.completion("text_completion", choices, usage, bill)
+    def _whole_logprobs(self, first: int, answer: Answer) -> TextLogprobs | None:
+        """Of an answer to the prompt of choice `first`."""
+        if self._vocabulary is None:
+            return None
+        builder = TextLogprobsBuilder(self._vocabulary)
+        scores = answer.pieces[0].prompt_logprobs if answer.pieces else None
+        if scores is None:
+            return builder.build(answer.logprobs)
+        prompt = builder.build_prompt(self._prompts[first].tokens[0], scores)
+        return prompt.followed_by(builder.build(answer.logprobs))
 
-
-def _prompts(body: CompletionRequest, text: TextModel, n_ctx: int) -> list[Prompt]:
-    """Every prompt of the request. Raises ApiError naming a wrong one, ContextLengthError if too long."""
-    prompt = body.prompt
-    named: list[tuple[str, object]]
-    if isinstance(prompt, str) or (prompt and all(isinstance(item, int) for item in prompt)):
-        named = [("prompt", prompt)]
-    else:
-        named = [(f"prompt[{i}]", item) for i, item in enumerate(prompt)]
-    if not named:
-        raise ApiError("'prompt' is an empty list.", param="prompt", code="empty_array")
-    if len(named) * (body.n or 1) > MAX_CHOICES:
-        raise ApiError(f"At most {MAX_CHOICES} choices in one request.", param="prompt", code="invalid_value")
-    out = []
-    for name, item in named:
-        tokens = _tokens(name, item, text, n_ctx)
-        out.append(Prompt(tokens, _echo(item, text) if body.echo else ""))
-    return out
+    def _event(
+        self, choices: list[TextChoice], bill: Bill | None = None, usage: Usage | None = None
+    ) -> bytes:
+        shown = usage if self._usage else msgspec.UNSET
+        return sse.data(self._head.completion("text_completion", choices, shown, bill))
 
 
-def _tokens(name: str, item: object, text: TextModel, n_ctx: int) -> list[int]:
-    if isinstance(item, str):
-        tokens = text.encode(item)
-    elif isinstance(item, list):
-        tokens = item
-    else:
-        raise ApiError(
-            "'prompt' must be a string, a list of strings, a list of token ids or a list of such lists.",
-            param=name,
-            code="invalid_type",
-        )
-    if not tokens:
-        raise ApiError(f"'{name}' is empty: there is nothing to continue.", param=name, code="invalid_value")
-    if len(tokens) >= n_ctx:
-        raise ContextLengthError(n_ctx, len(tokens), param="prompt")
-    for i, token in enumerate(tokens):
-        if not isinstance(token, int):
-            raise ApiError(f"'{name}[{i}]' is no token id.", param=f"{name}[{i}]", code="invalid_type")
-        if not 0 <= token < text.n_vocab:
-            raise ApiError(
-                f"'{name}[{i}]' is {token}, and the vocabulary has {text.n_vocab} tokens.",
-                param=f"{name}[{i}]",
-                code="invalid_value",
-            )
-    return tokens
+def _best(answers: Sequence[Answer], n: int) -> list[Answer]:
+    """The `n` whose tokens are likeliest on average, the likeliest first."""
+    return sorted(answers, key=_mean_logprob, reverse=True)[:n]
 
 
-def _echo(item: object, text: TextModel) -> str:
-    if isinstance(item, str):
-        return item
-    assert isinstance(item, list)
-    output = TextOutput(text.vocabulary)
-    return output.push(item) + output.finish()
+def _mean_logprob(answer: Answer) -> float:
+    entries = answer.logprobs
+    return sum(entry.logprob for entry in entries) / len(entries) if entries else -math.inf
 
 
-routes = (Route("/v1/completions", completions, methods=["POST"]),)
+routes = (
+    Operation(
+        "POST",
+        "/v1/completions",
+        completions,
+        "a text continued",
+        Contract(
+            body=CompletionRequest,
+            example={"prompt": "Once upon a time", "max_tokens": 16},
+            answer=TextCompletion,
+            events=TextCompletion,
+            last_event="[DONE]",
+        ),
+    ),
+)

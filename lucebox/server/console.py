@@ -1,21 +1,31 @@
-"""What a server that starts tells its user: the plan and the address. All of it on stderr."""
+"""What a server that starts tells its user, in its log: the plan and the address."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+import re
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from lucebox import terminal
+from lucebox import logs
 from lucebox.config import KEEP, ModelConfig, ServerConfig
 from lucebox.engine.messages import DeviceUse, EngineInfo, ModelInfo, Planned
+from lucebox.server.host import is_every_address
+
+_SPACES = re.compile(" +")
+
+logger = logging.getLogger(__name__)
+
+Say = Callable[[str], None]
 
 
 def say(line: str) -> None:
-    terminal.say(f"lucebox: {line}")
+    """A line of the log; columns are for people."""
+    logger.info("%s", line if logs.current_format() == "text" else _SPACES.sub(" ", line))
 
 
-def say_plan(config: ServerConfig) -> None:
+def say_plan(config: ServerConfig, say: Say = say) -> None:
     """One line each for what will be loaded, before it is."""
     engine = config.engine
     say(f"target   {config.model_alias} ({Path(engine.target.path).name}), device {engine.target.device}")
@@ -23,13 +33,11 @@ def say_plan(config: ServerConfig) -> None:
     how = f"draft length {engine.draft_length}, acceptance {engine.acceptance}"
     say(f"guesses  by {' + '.join(engine.drafters)}, {how}" if engine.drafters else "guesses  none")
     lanes = "one sequence" if engine.n_parallel == 1 else f"{engine.n_parallel} sequences"
-    say(
-        f"context  {engine.n_ctx} tokens, {lanes} at a time, KV cache {engine.target.kv_type}, "
-        f"{engine.target.n_threads} threads"
-    )
+    threads = "1 thread" if engine.target.n_threads == 1 else f"{engine.target.n_threads} threads"
+    say(f"context  {engine.n_ctx} tokens, {lanes} at a time, KV cache {engine.target.kv_type}, {threads}")
 
 
-def say_memory(planned: Planned) -> None:
+def say_memory(planned: Planned, say: Say = say) -> None:
     """One line for each device that the models go to, and for what it cannot compute, and one for what had to
     change for the models to fit."""
     for device, uses in groupby(planned.memory, key=lambda use: use.device):
@@ -41,10 +49,15 @@ def say_memory(planned: Planned) -> None:
         say(f"fitted   by {' '.join(planned.changes)}")
 
 
-def say_ready(info: EngineInfo, url: str) -> None:
+def say_ready(info: EngineInfo, host: str, url: str | None, say: Say = say) -> None:
+    """`url` opens on this machine, and is None where somebody else made the socket, and tells of it."""
     models = [_loaded("target", info.target)] + ([_loaded("draft", info.draft)] if info.draft else [])
     say(f"ready    in {info.load_ms / 1000:.1f} s: {', '.join(models)}")
-    say(f"address  {url}/v1 (Ctrl-C stops)")
+    if url is not None:
+        if is_every_address(host):
+            say(f"listens  at {host}, every address of this machine")
+        say(f"page     {url}")
+        say(f"address  {url}/v1 (Ctrl-C stops)")
 
 
 def _loaded(role: str, model: ModelInfo) -> str:

@@ -7,19 +7,28 @@ import re
 from collections.abc import Mapping
 
 import msgspec
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Scope
+from starlette.types import Receive, Scope, Send
 
-from lucebox.errors import ConfigError, LuceboxError, RequestError, TemplateError
+from lucebox.errors import (
+    ConfigError,
+    LuceboxError,
+    QueueFullError,
+    RequestError,
+    RequestTimeoutError,
+    TemplateError,
+)
+from lucebox.server import anthropic_errors
 from lucebox.server.access import record_of
 from lucebox.terminal import printable
 
 logger = logging.getLogger(__name__)
 
 RETRY_AFTER_S = 2
-_MAX_NOTE_LENGTH = 200  # characters of a refusal that the access log repeats
+_MAX_NOTE_LENGTH = 200  # characters
+_MAX_MESSAGE_LENGTH = 1000  # characters: a message may quote what was sent
+_MAX_PARAM_LENGTH = 200  # characters
 _FOLDERS = re.compile(r"(?<![\w.:/])(?!/v1/)(?:[A-Za-z]:)?[/\\](?:[^\s/\\:'\"()]+[/\\])+")
 
 
@@ -48,11 +57,16 @@ class ApiError(LuceboxError):
         code: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(message)
+        super().__init__(_clipped(message, _MAX_MESSAGE_LENGTH))
         self.status = status
-        self.param = param
+        self.param = None if param is None else _clipped(param, _MAX_PARAM_LENGTH)
         self.code = code
         self.headers = dict(headers or {})
+
+
+def invalid(param: str, message: str) -> ApiError:
+    """What stands at `param` of a request cannot be taken."""
+    return ApiError(message, param=param, code="invalid_value")
 
 
 class ClientGoneError(LuceboxError):
@@ -70,6 +84,10 @@ def api_error(error: LuceboxError) -> ApiError:
             return ApiError(without_folders(str(error)), param="messages", code="invalid_value")
         case ConfigError():
             return ApiError(without_folders(str(error)), param="speculative", code="invalid_value")
+        case QueueFullError():
+            return overloaded(str(error))
+        case RequestTimeoutError():
+            return unavailable(str(error), code="request_timeout")
         case _:
             return unavailable(str(error), code="engine_error")
 
@@ -80,19 +98,55 @@ def unavailable(message: str, *, code: str) -> ApiError:
     return ApiError(without_folders(message), status=503, code=code, headers=headers)
 
 
+def overloaded(message: str) -> ApiError:
+    """429, to be tried again soon."""
+    headers = {"Retry-After": str(RETRY_AFTER_S)}
+    return ApiError(message, status=429, code="rate_limit_exceeded", headers=headers)
+
+
 def without_folders(text: str) -> str:
     """`text` with every absolute path cut to its last name: what a client learns ends at the API."""
     return _FOLDERS.sub("", text)
 
 
+def _clipped(text: str, n_chars: int) -> str:
+    return text if len(text) <= n_chars else f"{text[: n_chars - 1]}…"
+
+
 def envelope(error: ApiError) -> ErrorEnvelope:
     kind = "server_error" if error.status >= 500 else "invalid_request_error"
+    if error.status == 429:
+        kind = "rate_limit_error"
     return ErrorEnvelope(ErrorBody(error.message, kind, error.param, error.code))
 
 
+class ErrorResponse(Response):
+    """An error in the words of the API that the request is for."""
+
+    def __init__(self, error: ApiError) -> None:
+        body = msgspec.json.encode(envelope(error))
+        super().__init__(body, error.status, error.headers, "application/json")
+        self._error = error
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if anthropic_errors.is_spoken_at(scope["path"]):
+            error = self._error
+            id = scope.get("request_id")
+            words = anthropic_errors.envelope(error.status, error.message, code=error.code, request_id=id)
+            self.body = msgspec.json.encode(words)
+            self.headers["content-length"] = str(len(self.body))
+        await super().__call__(scope, receive, send)
+
+
 def error_response(error: ApiError) -> Response:
-    body = msgspec.json.encode(envelope(error))
-    return Response(body, error.status, error.headers, "application/json")
+    return ErrorResponse(error)
+
+
+def note_of(error: ApiError) -> str:
+    """What the log says of a refusal: which rule and field, not the message, which may quote a prompt."""
+    if error.status >= 500:
+        return error.message
+    return printable(f"{error.code or 'refused'}: {error.param or '-'}")[:_MAX_NOTE_LENGTH]
 
 
 async def on_lucebox_error(request: Request, error: Exception) -> Response:
@@ -103,26 +157,15 @@ async def on_lucebox_error(request: Request, error: Exception) -> Response:
     if shown.status >= 500:
         logger.error("%s %s: %s", request.method, request.url.path, error)
     else:
-        record_of(request.scope).note = printable(shown.message)[:_MAX_NOTE_LENGTH]
+        record_of(request.scope).note = note_of(shown)
     return error_response(shown)
-
-
-async def on_http_error(request: Request, error: Exception) -> Response:
-    """Starlette's own refusals: no such route, or not with this method."""
-    assert isinstance(error, HTTPException)
-    match error.status_code:
-        case 404:
-            message, code = f"Invalid URL ({request.method} {request.url.path})", "unknown_url"
-        case 405:
-            message, code = f"Not allowed to {request.method} on {request.url.path}", "method_not_supported"
-        case _:
-            message, code = error.detail, "http_error"
-    return error_response(ApiError(message, status=error.status_code, code=code, headers=error.headers))
 
 
 async def on_bug(request: Request, error: Exception) -> Response:
     """Ours. The traceback goes to the log, the request's id to the client."""
-    return error_response(internal_error(request.scope))
+    response = error_response(internal_error(request.scope))
+    response.headers["X-Request-Id"] = request.scope.get("request_id", "")  # outside of the access log
+    return response
 
 
 def internal_error(scope: Scope) -> ApiError:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
+from lucebox import __version__
 from lucebox.engine.client import EngineState
 from lucebox.server.errors import RETRY_AFTER_S, without_folders
+from lucebox.server.operation import Contract, Operation
 from lucebox.server.service import Service
 
 
@@ -16,7 +17,8 @@ class Health(msgspec.Struct, frozen=True):
     """`progress` runs from 0 to 1 while loading `detail`; else `detail` says why the engine is not ready.
 
     `quiet_s`: how long the engine has been silent with requests in flight; a hung device shows here.
-    `degraded`: why it answers slower than it was meant to, as without a draft model that was lost; else "".
+    `degraded`: why it answers slower than it was meant to, as without a draft model that was lost, or why it
+    may not answer at all, as an engine that has been silent for seconds; else "".
     """
 
     status: EngineState
@@ -26,6 +28,7 @@ class Health(msgspec.Struct, frozen=True):
     n_restarts: int
     quiet_s: float
     degraded: str
+    version: str
 
 
 async def health(request: Request) -> Response:
@@ -39,6 +42,7 @@ async def health(request: Request) -> Response:
         status.n_restarts,
         round(status.quiet_s, 1),
         without_folders(status.degraded),
+        __version__,
     )
     is_ready = status.state is EngineState.READY
     headers = {"Cache-Control": "no-store"}
@@ -47,4 +51,12 @@ async def health(request: Request) -> Response:
     return Response(msgspec.json.encode(body), 200 if is_ready else 503, headers, "application/json")
 
 
-routes = (Route("/health", health, methods=["GET"]),)
+routes = (
+    Operation(
+        "GET",
+        "/health",
+        health,
+        "whether requests are answered now, and if not, why",
+        Contract(answer=Health, others={503: Health}),
+    ),
+)

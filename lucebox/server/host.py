@@ -40,6 +40,14 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def is_every_address(host: str) -> bool:
+    """Whether `host` stands for all of this machine's addresses, as 0.0.0.0 and :: do."""
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
 def host_name(header: str) -> str:
     """The name or address in a Host header: in lower case, without port, brackets and final dot."""
     text = header.strip().lower()

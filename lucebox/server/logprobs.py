@@ -34,13 +34,29 @@ class TextLogprobsBuilder:
         self._n_chars = 0
 
     def build(self, entries: Sequence[TokenLogprobs]) -> TextLogprobs:
-        name = self._name
+        """Of the next tokens of the choice."""
         return TextLogprobs(
-            tokens=[name(entry.token) for entry in entries],
+            tokens=[self._name(entry.token) for entry in entries],
             token_logprobs=[_finite(entry.logprob) for entry in entries],
-            top_logprobs=[{name(id): _finite(logprob) for id, logprob in entry.top} for entry in entries],
+            top_logprobs=[self._top(entry) for entry in entries],
             text_offset=[self._offset(entry.token) for entry in entries],
         )
+
+    def build_prompt(self, first: int, entries: Sequence[TokenLogprobs]) -> TextLogprobs:
+        """Of an echoed prompt, which comes before all else: its token `first`, and those behind it."""
+        name, offset = self._name(first), self._offset(first)
+        rest = self.build(entries)
+        return TextLogprobs(
+            tokens=[name, *rest.tokens],
+            token_logprobs=[None, *rest.token_logprobs],
+            top_logprobs=[None, *rest.top_logprobs],
+            text_offset=[offset, *rest.text_offset],
+        )
+
+    def _top(self, entry: TokenLogprobs) -> dict[str, float] | None:
+        """The likeliest tokens, and the one at hand if it is none of them."""
+        top = {self._name(id): _finite(logprob) for id, logprob in entry.top}
+        return top | {self._name(entry.token): _finite(entry.logprob)} if top else top
 
     def _offset(self, token: int) -> int:
         offset = self._n_chars

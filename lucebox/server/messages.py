@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from lucebox.server.errors import ApiError
+from lucebox.server.unsupported_types import unsupported_type
 
 PART_TYPES = ("text", "refusal")
 ROLES = ("system", "developer", "user", "assistant", "tool")
@@ -60,9 +61,10 @@ class FunctionCall(msgspec.Struct, forbid_unknown_fields=True):
     arguments: str
 
 
-class ToolCall(msgspec.Struct, tag_field="type", tag="function", forbid_unknown_fields=True):
+class ToolCall(msgspec.Struct, forbid_unknown_fields=True):
     id: str
     function: FunctionCall
+    type: Literal["function"] = "function"
 
 
 class SystemMessage(msgspec.Struct, tag_field="role", tag="system", forbid_unknown_fields=True):
@@ -88,6 +90,7 @@ class AssistantMessage(msgspec.Struct, tag_field="role", tag="assistant", forbid
     content: Content | None = None
     name: str | None = None
     refusal: str | None = None
+    reasoning_content: str | None = None
     tool_calls: list[ToolCall] | None = None
     annotations: list[Any] | None = None
     audio: None = None
@@ -120,8 +123,11 @@ def _template_message(message: Message, path: str) -> dict[str, Any]:
             out["content"] = refusal
         case ToolMessage(tool_call_id=id):
             out["tool_call_id"] = id
-    if isinstance(message, AssistantMessage) and message.tool_calls:
-        out["tool_calls"] = [msgspec.to_builtins(call) for call in message.tool_calls]
+    if isinstance(message, AssistantMessage):
+        if message.tool_calls:
+            out["tool_calls"] = [msgspec.to_builtins(call) for call in message.tool_calls]
+        if message.reasoning_content:
+            out["reasoning_content"] = message.reasoning_content
     if not isinstance(message, ToolMessage) and message.name is not None:
         out["name"] = message.name
     return out
@@ -144,10 +150,6 @@ def _text(content: Content | None, path: str) -> str | None:
             case RefusalPart():
                 texts.append(part.refusal)
             case ImagePart() | AudioPart() | FilePart():
-                kind = part.__struct_config__.tag
-                raise ApiError(
-                    f"'{path}.content[{i}]' is of type '{kind}', which this model cannot read.",
-                    param=f"{path}.content[{i}]",
-                    code="unsupported_content_type",
-                )
+                kind = str(part.__struct_config__.tag)
+                raise unsupported_type(f"{path}.content[{i}]", kind, PART_TYPES)
     return "\n".join(texts)

@@ -7,9 +7,10 @@ from typing import Literal
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from lucebox.engine.messages import EngineInfo
+from lucebox.server.json_response import json_response
+from lucebox.server.operation import Contract, Operation
 from lucebox.server.service import Service
 
 
@@ -24,6 +25,9 @@ class ModelMeta(msgspec.Struct, frozen=True):
     size: int
     draft: str | None
     draft_device: str | None
+    drafters: tuple[str, ...]
+    draft_length: str
+    acceptance: str
 
     @classmethod
     def of(cls, info: EngineInfo) -> ModelMeta:
@@ -37,6 +41,9 @@ class ModelMeta(msgspec.Struct, frozen=True):
             size=target.n_bytes,
             draft=draft.name if draft else None,
             draft_device=draft.device if draft else None,
+            drafters=info.drafters,
+            draft_length=info.draft_length,
+            acceptance=info.acceptance,
         )
 
 
@@ -54,13 +61,13 @@ class ModelList(msgspec.Struct, frozen=True):
 
 
 async def list_models(request: Request) -> Response:
-    return _json(ModelList([_model(request.app.state.service)]))
+    return json_response(ModelList([_model(request.app.state.service)]))
 
 
 async def get_model(request: Request) -> Response:
     service: Service = request.app.state.service
     service.check_model(request.path_params["model"])
-    return _json(_model(service))
+    return json_response(_model(service))
 
 
 def _model(service: Service) -> Model:
@@ -69,11 +76,7 @@ def _model(service: Service) -> Model:
     return Model(id=service.name, created=service.created, meta=meta)
 
 
-def _json(body: msgspec.Struct) -> Response:
-    return Response(msgspec.json.encode(body), media_type="application/json")
-
-
 routes = (
-    Route("/v1/models", list_models, methods=["GET"]),
-    Route("/v1/models/{model:path}", get_model, methods=["GET"]),
+    Operation("GET", "/v1/models", list_models, "the model that is served", Contract(answer=ModelList)),
+    Operation("GET", "/v1/models/{model:path}", get_model, "the same by its name", Contract(answer=Model)),
 )

@@ -1,125 +1,122 @@
-"""What requests may say, field by field, and what that means to the sampler."""
+"""What requests may say, field by field."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-import msgspec
 from msgspec import Meta
 
-from lucebox import acceptance, draft_length, drafters
-from lucebox.config import AUTO
-from lucebox.errors import ConfigError, RequestError
-from lucebox.sampling.params import SamplingParams, SpeculativeParams
-from lucebox.server.errors import ApiError
+from lucebox.sampling.params import SamplingParams
+from lucebox.server.effort import Effort
+from lucebox.server.errors import ApiError, invalid
 from lucebox.server.messages import Message, Prediction
+from lucebox.server.sampled_request import (
+    MAX_CHOICES,
+    Inert,
+    Int64,
+    SampledRequest,
+    StreamOptions,
+    params_of,
+)
+from lucebox.server.tools import ToolChoice, ToolDefinition
 
-MAX_CHOICES = 128
 # OpenAI's default for its legacy endpoint; chat answers end by themselves.
 COMPLETION_MAX_TOKENS = 16
 
-Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
-Count = Annotated[int, Meta(ge=1, le=MAX_CHOICES)]
-Inert = Any  # documented by OpenAI, and without effect on what we do
+_IDLE = Meta(description="without effect")
+_REFUSED = Meta(description="refused, but for what it asks for by default")
 
 
-class StreamOptions(msgspec.Struct, forbid_unknown_fields=True):
-    include_usage: bool = False
-    include_obfuscation: bool = False
+class ChatStreamOptions(StreamOptions, forbid_unknown_fields=True):
+    """`include_tokens`: chunks say where each token came from, as lucebox.server.token_report has it."""
 
-
-class Speculative(msgspec.Struct, forbid_unknown_fields=True):
-    """Per-request overrides of speculation; a whole `draft_length` is short for `fixed:n=…`."""
-
-    enabled: bool | None = None
-    drafter: str | None = None
-    draft_length: str | Int64 | None = None
-    acceptance: str | None = None
-
-
-class SampledRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What chat and completions have in common."""
-
-    model: str | None = None
-    stream: bool | None = None
-    stream_options: StreamOptions | None = None
-    n: Count | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    frequency_penalty: float | None = None
-    presence_penalty: float | None = None
-    logit_bias: dict[str, float] | None = None
-    seed: Int64 | None = None
-    stop: str | list[str] | None = None
-    max_tokens: Int64 | None = None
-    user: Inert = None
-    # Ours.
-    top_k: Int64 | None = None
-    min_p: float | None = None
-    repetition_penalty: float | None = None
-    ignore_eos: bool | None = None
-    speculative: bool | Speculative | None = None
-
-    @property
-    def include_usage(self) -> bool:
-        return self.stream_options is not None and self.stream_options.include_usage
+    include_tokens: Annotated[bool | None, Meta(description="say where each token came from")] = None
 
 
 class ChatRequest(SampledRequest, kw_only=True, forbid_unknown_fields=True):
     """The body of POST /v1/chat/completions."""
 
-    messages: list[Message]
-    max_completion_tokens: Int64 | None = None
-    logprobs: bool | None = None
-    top_logprobs: Int64 | None = None
-    metadata: Inert = None
-    service_tier: Inert = None
-    safety_identifier: Inert = None
-    prompt_cache_key: Inert = None
-    prompt_cache_options: Inert = None
-    prompt_cache_retention: Inert = None
-    parallel_tool_calls: Inert = None
-    store: bool | None = None
-    tools: Any = None
-    tool_choice: Any = None
-    functions: Any = None
-    function_call: Any = None
-    response_format: Any = None
-    modalities: Any = None
-    audio: Any = None
-    prediction: Prediction | None = None
-    moderation: Any = None
-    reasoning_effort: Any = None
-    verbosity: Any = None
-    web_search_options: Any = None
+    messages: Annotated[list[Message], Meta(description="the conversation; parts must be text")]
+    stream_options: Annotated[ChatStreamOptions | None, Meta(description="only with `stream`")] = None
+    max_completion_tokens: Annotated[
+        Int64 | None, Meta(description="most tokens to generate; the newer name of `max_tokens`")
+    ] = None
+    logprobs: Annotated[bool | None, Meta(description="tell log-probabilities: the target model's")] = None
+    top_logprobs: Annotated[
+        Int64 | None, Meta(description="those of this many likeliest tokens, too, up to 20")
+    ] = None
+    tools: Annotated[list[ToolDefinition] | None, Meta(description="functions that may be called")] = None
+    tool_choice: Annotated[
+        ToolChoice | None, Meta(description="`none`, `auto`, `required` or one function; enforced")
+    ] = None
+    parallel_tool_calls: Annotated[
+        bool | None, Meta(description="`false`: at most one call in an answer")
+    ] = None
+    reasoning_effort: Annotated[
+        Effort | None, Meta(description="how much to think, where the model's template can tell it")
+    ] = None
+    prediction: Annotated[
+        Prediction | None, Meta(description="text the answer will have much of: drafted from")
+    ] = None
+    metadata: Annotated[Inert, _IDLE] = None
+    service_tier: Annotated[Inert, _IDLE] = None
+    safety_identifier: Annotated[Inert, _IDLE] = None
+    prompt_cache_key: Annotated[Inert, _IDLE] = None
+    prompt_cache_options: Annotated[Inert, _IDLE] = None
+    prompt_cache_retention: Annotated[Inert, _IDLE] = None
+    store: Annotated[bool | None, _REFUSED] = None
+    functions: Annotated[Any, _REFUSED] = None
+    function_call: Annotated[Any, _REFUSED] = None
+    modalities: Annotated[Any, _REFUSED] = None
+    audio: Annotated[Any, _REFUSED] = None
+    moderation: Annotated[Any, _REFUSED] = None
+    verbosity: Annotated[Any, _REFUSED] = None
+    web_search_options: Annotated[Any, _REFUSED] = None
+    # Ours, as vLLM has it.
+    chat_template_kwargs: Annotated[
+        dict[str, Any] | None, Meta(description="variables for the model's chat template")
+    ] = None
+
+    @property
+    def include_tokens(self) -> bool:
+        return self.stream_options is not None and bool(self.stream_options.include_tokens)
 
 
 class CompletionRequest(SampledRequest, kw_only=True, forbid_unknown_fields=True):
     """The body of POST /v1/completions."""
 
-    prompt: str | list[str | Int64 | list[Int64]]
-    logprobs: Int64 | None = None
-    echo: bool | None = None
-    best_of: Int64 | None = None
-    suffix: str | None = None
+    prompt: Annotated[
+        str | list[str | Int64 | list[Int64]],
+        Meta(description="a text, token ids, or a list of either"),
+    ]
+    logprobs: Annotated[
+        Int64 | None,
+        Meta(
+            description="tell log-probabilities, the target model's, and those of this many likeliest tokens"
+        ),
+    ] = None
+    echo: Annotated[bool | None, Meta(description="begin with the prompt; with `logprobs`, its own, too")] = (
+        None
+    )
+    best_of: Annotated[
+        Int64 | None, Meta(description="generate this many, and give the `n` likeliest; not streamed")
+    ] = None
+    suffix: Annotated[
+        str | None, Meta(description="fill in the middle between `prompt` and this, where the model can")
+    ] = None
 
 
 # Values of fields we do not act on that ask for what we do anyway; any other value is refused.
 _HARMLESS: Mapping[str, tuple[Any, ...]] = {
     "store": (False,),
-    "tools": ([],),
-    "tool_choice": ("none", "auto"),
     "functions": ([],),
     "function_call": ("none", "auto"),
-    "response_format": ({"type": "text"},),
     "modalities": (["text"],),
     "audio": (),
     "moderation": (),
-    "reasoning_effort": ("none",),
     "verbosity": ("medium",),
     "web_search_options": (),
-    "suffix": ("",),
 }
 
 
@@ -134,119 +131,48 @@ def refuse_unsupported(request: SampledRequest) -> None:
                 code="unsupported_parameter",
             )
     if request.stream_options is not None and not request.stream:
-        raise ApiError(
-            "The 'stream_options' parameter is only allowed when 'stream' is enabled.",
-            param="stream_options",
-            code="invalid_value",
+        raise invalid(
+            "stream_options", "The 'stream_options' parameter is only allowed when 'stream' is enabled."
         )
 
 
 def chat_params(request: ChatRequest, n_vocab: int) -> SamplingParams:
     """Raises ApiError or RequestError naming the field out of range."""
-    names = {"logprobs": "top_logprobs"}
-    max_tokens = request.max_tokens
+    name, max_tokens = "max_tokens", request.max_tokens
     if request.max_completion_tokens is not None:
         if max_tokens is not None:
-            raise ApiError(
-                "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.",
-                param="max_tokens",
-                code="invalid_value",
+            raise invalid(
+                name, "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported."
             )
-        max_tokens = request.max_completion_tokens
-        names["max_tokens"] = "max_completion_tokens"
+        name, max_tokens = "max_completion_tokens", request.max_completion_tokens
+    if max_tokens == 0:
+        raise invalid(name, f"{name} must be at least 1.")
     if request.top_logprobs is not None and not request.logprobs:
-        raise ApiError(
-            "'top_logprobs' needs 'logprobs' to be true.", param="top_logprobs", code="invalid_value"
-        )
+        raise invalid("top_logprobs", "'top_logprobs' needs 'logprobs' to be true.")
     logprobs = (request.top_logprobs or 0) if request.logprobs else None
-    return _params(request, n_vocab, names, max_tokens=max_tokens, logprobs=logprobs)
+    names = {"logprobs": "top_logprobs", "max_tokens": name}
+    return params_of(request, n_vocab, names, max_tokens=max_tokens, logprobs=logprobs)
 
 
 def completion_params(request: CompletionRequest, n_vocab: int) -> SamplingParams:
     """Raises ApiError or RequestError naming the field out of range."""
-    if request.best_of is not None and request.best_of != (request.n or 1):
-        raise ApiError(
-            "'best_of' other than 'n' is not supported.", param="best_of", code="unsupported_parameter"
-        )
-    if request.echo and request.logprobs is not None:
-        raise ApiError(
-            "'echo' together with 'logprobs' is not supported.", param="echo", code="unsupported_parameter"
-        )
+    n, best_of = request.n or 1, request.best_of
+    if best_of is not None:
+        if not n <= best_of <= MAX_CHOICES:
+            raise invalid("best_of", f"'best_of' must be from 'n', which is {n}, to {MAX_CHOICES}.")
+        if best_of > n and request.stream:
+            raise invalid("best_of", "'best_of' over 'n' cannot be streamed: the best is known at the end.")
+    if request.suffix and request.echo:
+        raise invalid("echo", "'echo' together with 'suffix' is not supported.")
     max_tokens = COMPLETION_MAX_TOKENS if request.max_tokens is None else request.max_tokens
-    return _params(request, n_vocab, {}, max_tokens=max_tokens, logprobs=request.logprobs)
-
-
-def _params(
-    request: SampledRequest,
-    n_vocab: int,
-    names: Mapping[str, str],
-    *,
-    max_tokens: int | None,
-    logprobs: int | None,
-) -> SamplingParams:
-    """`names` tells what a field of SamplingParams is called in this request."""
-    stop = request.stop
-    given: dict[str, Any] = {
-        "temperature": request.temperature,
-        "top_p": request.top_p,
-        "top_k": request.top_k,
-        "min_p": request.min_p,
-        "repetition_penalty": request.repetition_penalty,
-        "frequency_penalty": request.frequency_penalty,
-        "presence_penalty": request.presence_penalty,
-        "ignore_eos": request.ignore_eos,
-        "seed": request.seed,
-        "stop": (stop,) if isinstance(stop, str) else None if stop is None else tuple(stop),
-        "logit_bias": _logit_bias(request.logit_bias),
-        "speculative": _speculative(request.speculative),
-        "max_tokens": max_tokens,
-        "logprobs": logprobs,
-    }
-    params = SamplingParams(**{name: value for name, value in given.items() if value is not None})
-    try:
-        params.validate(n_vocab)
-    except RequestError as error:
-        ours = error.param or ""
-        name = names.get(ours, ours)
-        raise ApiError(str(error).replace(ours, name, 1), param=name, code="invalid_value") from None
-    return params
-
-
-def _logit_bias(bias: dict[str, float] | None) -> dict[int, float] | None:
-    if bias is None:
-        return None
-    for key in bias:
-        if not (key.isascii() and key.isdigit() and len(key) <= 10):
-            raise ApiError(
-                f"Invalid key in 'logit_bias': {key!r} is no token id.",
-                param="logit_bias",
-                code="invalid_value",
-            )
-    return {int(key): value for key, value in bias.items()}
-
-
-def _speculative(asked: bool | Speculative | None) -> SpeculativeParams | None:
-    if asked is None:
-        return None
-    if isinstance(asked, bool):
-        return SpeculativeParams(enabled=asked)
-    length = asked.draft_length
-    length = f"fixed:n={length}" if isinstance(length, int) else length
-    for name, spec, check in (
-        ("drafter", asked.drafter, drafters.check),
-        ("draft_length", length, draft_length.create),
-        ("acceptance", asked.acceptance, acceptance.create),
-    ):
-        try:
-            if spec is not None and spec != AUTO:
-                check(spec)
-        except ConfigError as error:
-            raise ApiError(
-                f"speculative.{name}: {error}", param=f"speculative.{name}", code="invalid_value"
-            ) from None
-    return SpeculativeParams(
-        enabled=asked.enabled,
-        drafter=asked.drafter,
-        draft_length=length,
-        acceptance=asked.acceptance,
+    logprobs = request.logprobs
+    if logprobs is None and best_of is not None and best_of > n:
+        logprobs = 0  # to tell which are the best
+    return params_of(
+        request,
+        n_vocab,
+        {"prompt_logprobs": "logprobs"},
+        max_tokens=max_tokens,
+        logprobs=logprobs,
+        prompt_logprobs=request.logprobs if request.echo else None,
     )

@@ -6,25 +6,31 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from lucebox.config import EngineConfig, ServerConfig
 from lucebox.engine.client import EngineClient, EngineState, EngineStatus, StatusHandler
+from lucebox.engine.engine_load import EngineLoad
 from lucebox.engine.messages import EngineInfo
 from lucebox.errors import EngineError, LuceboxError
+from lucebox.grammar import Grammar
 from lucebox.server.errors import ApiError, unavailable
 from lucebox.server.generation import Generation
 from lucebox.server.logprobs import TokenNames
+from lucebox.server.tally import Tally
+from lucebox.text.answer_format import AnswerFormat
 
 logger = logging.getLogger(__name__)
 
 RESTART_WAIT_S = 8.0
+CLOSE_TIMEOUT_S = 2.0  # of the engine, whose forward may take longer than anybody wants to wait
+KEEP_TIMEOUT_S = 15.0  # the same where it writes the prefix cache to a file, which may be gigabytes
 
 
 class TextModel(Protocol):
@@ -44,9 +50,70 @@ class TextModel(Protocol):
         """A piece of text; names of control tokens are text like any other."""
         ...
 
-    def encode_chat(self, messages: list[dict[str, Any]]) -> list[int]:
-        """Messages through the chat template, ready for the answer. Raises TemplateError."""
+    def encode_infill(self, before: str | list[int], behind: str) -> list[int]:
+        """The prompt that is continued with what stands between two texts. Raises RequestError where the
+        model cannot."""
         ...
+
+    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+        """`add_special`: with the tokens that the model expects around every text; `parse_special`: names of
+        control tokens become these tokens."""
+        ...
+
+    @property
+    def template_source(self) -> str | None:
+        """The chat template in Jinja; None for a model without."""
+        ...
+
+    @property
+    def template_variables(self) -> Collection[str]:
+        """The variables that the chat template reads."""
+        ...
+
+    @property
+    def named_tokens(self) -> Mapping[str, int]:
+        """The ids of tokens that are no text to a grammar: control tokens, and others in angle brackets."""
+        ...
+
+    def encode_chat(
+        self,
+        messages: list[dict[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] = (),
+        template_kwargs: Mapping[str, Any] | None = None,
+    ) -> list[int]:
+        """Messages through the chat template, ready for the answer. Raises TemplateError, RequestError."""
+        ...
+
+    def apply_template(
+        self,
+        messages: list[dict[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] = (),
+        template_kwargs: Mapping[str, Any] | None = None,
+        add_generation_prompt: bool = True,
+    ) -> str:
+        """The text that messages become. Raises as `encode_chat`."""
+        ...
+
+    def check_grammar(self, grammar: Grammar) -> None:
+        """Raises RequestError for a grammar that the engine would not take."""
+        ...
+
+
+class Job(Protocol):
+    """What runs at the engine for one HTTP request. A context: leaving it ends what has not ended."""
+
+    def __enter__(self) -> Any: ...
+
+    def __exit__(self, *exc_info: object) -> None: ...
+
+    def abort(self, error: LuceboxError) -> None:
+        """Ends it with `error`. From the loop's thread."""
+        ...
+
+
+JobT = TypeVar("JobT", bound=Job)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +123,7 @@ class Serving:
     engine: EngineClient
     text: TextModel
     info: EngineInfo
+    answers: AnswerFormat
 
 
 class Service:
@@ -73,12 +141,15 @@ class Service:
     ) -> None:
         self.config = config
         self.names = _names(config)
+        self.tally = Tally()
         self._load_text = load_text
         self._on_status = on_status
         self._text: TextModel | None = None
+        self._answers: AnswerFormat | None = None
         self._error: LuceboxError | None = None
-        self._running: set[Generation] = set()
+        self._running: set[Job] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._close_timeout_s = KEEP_TIMEOUT_S if config.engine.prefix_file else CLOSE_TIMEOUT_S
         self._changed = asyncio.Event()
         self._loading: asyncio.Task[None] | None = None
         self.created = int(time.time())
@@ -89,6 +160,11 @@ class Service:
         """What the model is called in the API."""
         return self.config.model_alias
 
+    @property
+    def is_started(self) -> bool:
+        """Whether it was ever told to load."""
+        return self._loop is not None
+
     def start(self) -> None:
         """Begins to load, and returns at once. A failure shows in `status`. On the loop."""
         self._loop = asyncio.get_running_loop()
@@ -98,14 +174,16 @@ class Service:
     async def close(self) -> None:
         """Ends every request and the engine, and waits until its memory is free."""
         self.abort(EngineError("the server is shutting down"))
-        await asyncio.to_thread(self._engine.close)
+        await asyncio.to_thread(self._engine.close, self._close_timeout_s)
         if self._loading is not None:
             await self._loading
 
-    def abort(self, error: LuceboxError) -> None:
-        """Ends every request with `error`."""
-        for generation in tuple(self._running):
-            generation.abort(error)
+    def abort(self, error: LuceboxError, *, at_once: bool = False) -> None:
+        """Ends every request with `error`. If it has to be `at_once`, the engine is closed by force, too."""
+        if at_once:
+            self._close_timeout_s = 0.0
+        for job in tuple(self._running):
+            job.abort(error)
 
     def status(self) -> EngineStatus:
         status = self._engine.status()
@@ -144,19 +222,30 @@ class Service:
         if status.state is not EngineState.READY:
             raise unavailable(_why(status), code=f"engine_{status.state}")
         info = self.info()
-        if info is None or self._text is None:
+        if info is None or self._text is None or self._answers is None:
             raise unavailable("The engine is not ready", code="engine_failed")
-        return Serving(self._engine, self._text, info)
+        return Serving(self._engine, self._text, info, self._answers)
+
+    def load(self) -> EngineLoad:
+        """What the engine is busy with."""
+        return self._engine.load()
 
     @contextmanager
     def generation(self, generation: Generation) -> Iterator[Generation]:
-        """Runs `generation`, within the reach of `abort`."""
-        self._running.add(generation)
+        """Runs `generation`, within the reach of `abort`, and notes what comes of it."""
+        generation.meter = self.tally.meter()
+        with self.job(generation):
+            yield generation
+
+    @contextmanager
+    def job(self, job: JobT) -> Iterator[JobT]:
+        """Runs `job`, within the reach of `abort`."""
+        self._running.add(job)
         try:
-            with generation:
-                yield generation
+            with job:
+                yield job
         finally:
-            self._running.discard(generation)
+            self._running.discard(job)
 
     def check_model(self, name: str | None) -> None:
         """Raises ApiError (404) if a request names another model."""
@@ -185,7 +274,14 @@ class Service:
 
     async def _load(self) -> None:
         try:
-            self._text = await asyncio.to_thread(self._load_text, self.config.engine)
+            text = await asyncio.to_thread(self._load_text, self.config.engine)
+            self._answers = AnswerFormat.of(
+                text.template_source,
+                text.named_tokens,
+                tool_format=self.config.tool_format,
+                reasoning_format=self.config.reasoning_format,
+            )
+            self._text = text
         except LuceboxError as error:
             self._error = error
         except Exception as error:
@@ -208,14 +304,16 @@ def _names(config: ServerConfig) -> frozenset[str]:
 
 
 def _why(status: EngineStatus) -> str:
+    reason = f": {status.detail}" if status.detail else ""
     match status.state:
         case EngineState.LOADING:
-            return f"The model is loading ({status.detail}, {status.progress:.0%})"
+            how_far = f" ({status.detail}, {status.progress:.0%})" if status.detail else ""
+            return f"The model is loading{how_far}"
         case EngineState.RESTARTING:
-            return f"The engine is restarting: {status.detail}"
+            return f"The engine is restarting{reason}"
         case EngineState.AWAY:
-            return f"The engine is away, and tried again from time to time: {status.detail}"
+            return f"The engine is away, and tried again from time to time{reason}"
         case EngineState.FAILED:
-            return f"The engine failed: {status.detail}"
+            return f"The engine failed{reason}"
         case _:
             return "The server is shutting down"

@@ -15,14 +15,12 @@ from lucebox.server.service import Service
 
 logger = logging.getLogger(__name__)
 
-DRAIN_S = 3.0
-
 Handler = Callable[[int, FrameType | None], object]
 
 
 @contextmanager
-def ending_requests_on_signals(service: Service, drain_s: float = DRAIN_S) -> Iterator[None]:
-    """Ends the requests of `service` `drain_s` after SIGTERM or SIGINT.
+def ending_requests_on_signals(service: Service, drain_s: float) -> Iterator[None]:
+    """Ends the requests of `service` `drain_s` after SIGTERM or SIGINT, and at once after a second one.
 
     ASGI servers wait for running requests, by default forever, and tell the application only afterwards. So
     this listens too, and passes the signal on to the server's own handler. Outside of the main thread, where
@@ -33,9 +31,10 @@ def ending_requests_on_signals(service: Service, drain_s: float = DRAIN_S) -> It
         return
     loop = asyncio.get_running_loop()
     previous: dict[int, Handler] = {}
+    stop = Stop(loop, service, drain_s)
 
     def on_signal(number: int, frame: FrameType | None) -> None:
-        loop.call_soon_threadsafe(_abort_later, loop, service, drain_s)
+        loop.call_soon_threadsafe(stop)
         previous[number](number, frame)
 
     watched: tuple[int, ...] = (signal.SIGTERM, signal.SIGINT)
@@ -52,6 +51,26 @@ def ending_requests_on_signals(service: Service, drain_s: float = DRAIN_S) -> It
                 signal.signal(number, handler)
 
 
-def _abort_later(loop: asyncio.AbstractEventLoop, service: Service, drain_s: float) -> None:
-    logger.info("stopping; requests that run have %g s to end", drain_s)
-    loop.call_later(drain_s, service.abort, EngineError("the server is shutting down"))
+class Stop:
+    """What a signal to stop does to requests. On the loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, service: Service, drain_s: float) -> None:
+        self._loop = loop
+        self._service = service
+        self._drain_s = drain_s
+        self._was_called = False
+
+    def __call__(self) -> None:
+        if self._was_called:
+            logger.info("stopping at once, as a second signal asks for; requests that run are ended")
+            hurried = EngineError("the server is shutting down at once and does not finish this request")
+            self._service.abort(hurried, at_once=True)
+            return
+        self._was_called = True
+        logger.info("stopping; requests that run have %g s to end (a second signal ends them)", self._drain_s)
+        late = EngineError(
+            f"the server is shutting down and did not finish this request in the {self._drain_s:g} s that it "
+            "waited",
+            remedy="send it again when the server is back, or raise the server's --drain-timeout",
+        )
+        self._loop.call_later(self._drain_s, self._service.abort, late)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from jinja2 import TemplateSyntaxError
 from jinja2.exceptions import SecurityError
+from jinja2.meta import find_undeclared_variables
 
 from lucebox.errors import RequestError, TemplateError
 from lucebox.text.fields import TokenizerFields
 from lucebox.text.literal import Literal
 from lucebox.text.template_sandbox import TemplateRefusalError, TemplateSandbox
 from lucebox.text.tokenizer import Tokenizer
+from lucebox.text.tools import MAX_NESTING, nests_deeper_than
 
 Message = Mapping[str, Any]
 
@@ -43,7 +47,9 @@ class ChatTemplate:
         self._path = path
         self._tokens = {"bos_token": bos_token, "eos_token": eos_token}
         try:
-            self._render = TemplateSandbox().compile_template(source)
+            sandbox = TemplateSandbox()
+            self._render = sandbox.compile_template(source)
+            self.variables = frozenset(find_undeclared_variables(sandbox.parse(source)))
         except TemplateSyntaxError as error:
             raise self._error(f"line {error.lineno}: {error.message}") from error
         except Exception as error:
@@ -92,6 +98,17 @@ class ChatTemplate:
                 param="chat_template_kwargs",
                 remedy="leave it out",
             )
+        if nests_deeper_than(extra, MAX_NESTING):
+            raise RequestError(
+                f"values nest more than {MAX_NESTING} levels deep", param="chat_template_kwargs"
+            )
+        unknown = extra.keys() - self.variables
+        if unknown:
+            raise RequestError(
+                f"the model's chat template has no variable {min(unknown)!r:.80}",
+                param="chat_template_kwargs",
+                remedy="leave it out",
+            )
         conversation = [_message(index, message) for index, message in enumerate(messages)]
         try:
             return self._render(
@@ -111,6 +128,22 @@ class ChatTemplate:
         except Exception as error:
             raise self._error(f"fails on these messages: {_said(error)}") from error
 
+    def text(
+        self,
+        messages: Sequence[Message],
+        *,
+        add_generation_prompt: bool = True,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        **extra: Any,
+    ) -> str:
+        """As `render`, of messages whose calls may be as `encode` takes them."""
+        return self.render(
+            [self._with_arguments(message) for message in messages],
+            add_generation_prompt=add_generation_prompt,
+            tools=tools,
+            **extra,
+        )
+
     def encode(
         self,
         messages: Sequence[Message],
@@ -123,10 +156,12 @@ class ChatTemplate:
         """The token ids of the prompt; control tokens come from the template alone.
 
         The name of one in a message is text like any other: it cannot end the message or begin another.
-        Without such names the ids are those of the rendered text. Raises as `render` does.
+        Without such names the ids are those of the rendered text. Raises as `render` does. The arguments of
+        calls may be JSON in a string, as OpenAI's API has them, whichever form the template takes.
         """
         literal = Literal(tokenizer.control_tokens, avoid=self.source)
-        given = literal.hide({"messages": list(messages), "tools": tools, "extra": extra})
+        conversation = [self._with_arguments(message) for message in messages]
+        given = literal.hide({"messages": conversation, "tools": tools, "extra": extra})
         prompt = self.render(
             given["messages"],
             add_generation_prompt=add_generation_prompt,
@@ -138,6 +173,26 @@ class ChatTemplate:
         if vocabulary.add_bos and vocabulary.bos_id is not None and ids[:1] != [vocabulary.bos_id]:
             ids.insert(0, vocabulary.bos_id)
         return ids
+
+    def _with_arguments(self, message: Message) -> Message:
+        """The message with the arguments of its calls as the template takes them."""
+        if not (calls := message.get("tool_calls")) or self._wants_text_arguments:
+            return message
+        return {**message, "tool_calls": [_with_object(call) for call in calls]}
+
+    @cached_property
+    def _wants_text_arguments(self) -> bool:
+        """Most templates turn arguments into JSON themselves; some paste them, and want a text."""
+        function = {"name": "f", "arguments": {"probe": "x"}}
+        call = {"id": "call00001", "type": "function", "function": function}
+        messages: list[Message] = [
+            {"role": "user", "content": "x"},
+            {"role": "assistant", "content": "", "tool_calls": [call]},
+        ]
+        try:
+            return "{'probe'" in self.render(messages, add_generation_prompt=False)
+        except TemplateError:
+            return True
 
     def _error(self, problem: str) -> TemplateError:
         return TemplateError(f"{self._path}: {_TEMPLATE_KEY}: {problem}", remedy=_BROKEN)
@@ -160,6 +215,20 @@ def _message(index: int, message: Message) -> dict[str, Any]:
             raise RequestError(f"{field} has a part that is no text", param=field, remedy="send text only")
         texts.append(text)
     return {**message, "content": "\n".join(texts)}
+
+
+def _with_object(call: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The call with its arguments as an object, if their text is one."""
+    function = call.get("function")
+    if not isinstance(function, Mapping) or not isinstance(text := function.get("arguments"), str):
+        return call
+    try:
+        arguments = json.loads(text)
+    except (ValueError, RecursionError):
+        return call
+    if not isinstance(arguments, dict) or nests_deeper_than(arguments, MAX_NESTING):
+        return call
+    return {**call, "function": {**function, "arguments": arguments}}
 
 
 def _without_content(message: Message) -> dict[str, Any]:

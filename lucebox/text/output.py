@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from lucebox.text.stop import StopMatcher
@@ -22,10 +23,16 @@ class TextOutput:
 
     Holds back what may still change: bytes that could begin a stop string, and an incomplete UTF-8 character.
     The pieces of `push` and `finish` in order are the whole text. Bytes that are no UTF-8 show as U+FFFD.
+    `markers` are control tokens, which have no bytes, and how to spell them where they stand, for a parser of
+    the text; stop strings and byte counts do not see them.
     """
 
-    def __init__(self, vocabulary: TokenBytes, stops: Iterable[str] = ()) -> None:
+    def __init__(
+        self, vocabulary: TokenBytes, stops: Iterable[str] = (), markers: Mapping[int, str] | None = None
+    ) -> None:
         self._vocabulary = vocabulary
+        self._markers = markers or {}
+        self._met: deque[tuple[int, str]] = deque()  # markers not shown yet, and the bytes in front of each
         self._stops = StopMatcher(stops)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._held = b""
@@ -38,7 +45,12 @@ class TextOutput:
 
     def push(self, token_ids: Sequence[int]) -> str:
         """Takes the next tokens, and returns the text that is certain by now (possibly empty)."""
-        data = b"".join(map(self._vocabulary.token_bytes, token_ids))
+        data = bytearray()
+        n_before = self._n_shown_bytes + len(self._held)
+        for token in token_ids:
+            if token in self._markers:
+                self._met.append((n_before + len(data), self._markers[token]))
+            data += self._vocabulary.token_bytes(token)
         self._held += data
         if self._stops.match is None:
             self._stops.push(data)
@@ -50,7 +62,14 @@ class TextOutput:
         return self._show(n_bytes, final=True)
 
     def _show(self, n_bytes: int, *, final: bool) -> str:
-        """Hands out what the first `n_bytes` of the text still hold."""
+        """Hands out what the first `n_bytes` of the text still hold, with the markers among them."""
+        text = ""
+        while self._met and self._met[0][0] <= n_bytes:
+            at, marker = self._met.popleft()
+            text += self._decode(at, final=True) + marker
+        return text + self._decode(n_bytes, final=final)
+
+    def _decode(self, n_bytes: int, *, final: bool) -> str:
         n_new = max(n_bytes - self._n_shown_bytes, 0)
         shown, self._held = self._held[:n_new], self._held[n_new:]
         self._n_shown_bytes += n_new

@@ -45,7 +45,7 @@ class StopMatcher:
         """
         return self.match.start if self.match else self.n_bytes - self._depth[self._state]
 
-    def push(self, chunk: bytes) -> StopMatch | None:
+    def push(self, chunk: bytes | bytearray) -> StopMatch | None:
         """Takes the next bytes of the text; the match if they complete a stop string. Not after a match."""
         assert self.match is None, "the text has ended"
         for byte in chunk:

@@ -75,6 +75,11 @@ class Tokenizer:
         assert self.vocabulary.bos_id is not None
         return [self.vocabulary.bos_id, *ids]
 
+    def encode_piece(self, text: str) -> list[int]:
+        """The token ids of text from anywhere inside of a longer one, in which no added tokens are looked
+        for: what the model's own merges make of it."""
+        return self._model.encode(_scalars(text)) if text else []
+
     def decode(self, ids: Iterable[int], *, skip_special: bool = True) -> str:
         """The text of `ids`; bytes that are no UTF-8 show as U+FFFD. Special tokens show as names, or not."""
         bytes_of = self.vocabulary.token_bytes if skip_special else self.vocabulary.bytes_of

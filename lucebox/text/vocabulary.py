@@ -27,6 +27,8 @@ _END_MARKERS = (
     "<|eot_id|>",
     "<|eom_id|>",
     "<|end|>",
+    "<|return|>",
+    "<|call|>",
     "<end_of_turn>",
     "<|endofturn|>",
     "<｜end▁of▁sentence｜>",
@@ -37,6 +39,7 @@ _END_MARKERS = (
     "<|repo_name|>",
     "<|file_sep|>",
 )
+_HARMONY_ENDS = {"<|return|>", "<|call|>"}
 _END_KEYS = ("eos_token_id", "eot_token_id", "eom_token_id")
 _SPECIAL = (TokenType.CONTROL, TokenType.UNKNOWN)
 _PADDING_NAME = re.compile(r"\[PAD\d+\]")
@@ -160,10 +163,12 @@ class Vocabulary:
     def _end_ids(self, fields: TokenizerFields) -> frozenset[int]:
         named = {fields.token_id(key, self.n_tokens) for key in _END_KEYS}
         marked = np.flatnonzero((self.types != TokenType.NORMAL) & (self.types != TokenType.BYTE)).tolist()
-        return frozenset(
-            {token for token in named if token is not None}
-            | {token for token in marked if self.texts[token] in _END_MARKERS}
-        )
+        ends = {token for token in named if token is not None}
+        ends |= {token for token in marked if self.texts[token] in _END_MARKERS}
+        texts = {self.texts[token] for token in ends}
+        if texts >= _HARMONY_ENDS:  # there <|end|> ends a message, after which the answer goes on
+            ends -= {token for token in ends if self.texts[token] == "<|end|>"}
+        return frozenset(ends)
 
     def _adds_bos(self, fields: TokenizerFields) -> bool:
         usual = self.model == SENTENCEPIECE or pretokenizer_of(fields).add_bos

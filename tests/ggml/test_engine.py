@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -212,11 +213,35 @@ def test_closing_a_stream_frees_the_engine(tmp_path: Path) -> None:
     with Engine.from_config(tiny_config(tmp_path, draft=DRAFT, n_ctx=8192, **long)) as engine:
         stream = engine.stream("hello", endless)
         next(stream)
+        assert stream.timings is None
         stream.close()
-        assert engine.generate("hello", GREEDY).finish_reason == "length"
+        answer = engine.generate("hello", GREEDY)
+        assert answer.finish_reason == "length"
         stats = engine.stats()
         assert stats.n_cancelled == 1
         assert stats.timings.predicted_n < 8000
+        assert stream.timings is not None
+        assert 0 < stream.timings.predicted_n < 8000
+        assert stats.timings == stream.timings + answer.timings
+
+
+def test_an_interrupt_behind_a_submission_leaves_nothing_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endless = SamplingParams(temperature=0.0, ignore_eos=True)
+    with Engine.from_config(tiny_config(tmp_path, draft=DRAFT, n_ctx=256)) as engine:
+        submit = engine._client.submit
+
+        def interrupted(*arguments: Any) -> None:
+            submit(*arguments)
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(engine._client, "submit", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                next(engine.stream("hello", endless))
+        engine.generate("hello", GREEDY)
+        assert engine.stats().n_cancelled == 1
 
 
 def test_two_engines_in_one_process(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from lucebox.engine.messages import TokenLogprobs
 from lucebox.sampling.params import SamplingParams, SpeculativeParams
 from tests.support.engine_harness import Answer
 from tests.support.tiny_engines import LocalEngine, tiny_config
@@ -34,6 +35,12 @@ def any_request(rng: random.Random) -> tuple[list[int], SamplingParams]:
         top_k=rng.choice((0, 0, 1, 4, 10_000)),
         top_p=rng.choice((1.0, 1.0, 0.8, 0.2)),
         min_p=rng.choice((0.0, 0.0, 0.1)),
+        typical_p=rng.choice((1.0, 1.0, 0.7)),
+        xtc_probability=rng.choice((0.0, 0.0, 0.5)),
+        xtc_threshold=rng.choice((0.02, 0.1)),
+        dry_multiplier=rng.choice((0.0, 0.0, 1.0)),
+        dry_allowed_length=rng.choice((1, 2)),
+        dry_sequence_breakers=rng.choice(((), ("a", "xyz"))),
         repetition_penalty=rng.choice((1.0, 1.0, 1.4, 0.7)),
         frequency_penalty=rng.choice((0.0, 0.0, 0.9, -0.5)),
         presence_penalty=rng.choice((0.0, 0.0, 1.5)),
@@ -42,8 +49,9 @@ def any_request(rng: random.Random) -> tuple[list[int], SamplingParams]:
         ),
         stop=rng.choice(((), (), ("a",), ("ab", "b", "xyz"), ("éa",))),
         ignore_eos=rng.random() < 0.3,
-        max_tokens=rng.choice((None, None, 1, 2, 9)),
+        max_tokens=rng.choice((None, None, 0, 1, 2, 9)),
         logprobs=rng.choice((None, 0, 3)),
+        prompt_logprobs=rng.choice((None, None, 2)),
         speculative=SpeculativeParams(
             draft_length=rng.choice(DRAFT_LENGTHS),
             acceptance=rng.choice((None, "greedy", "match") if is_greedy else (None, "match")),
@@ -57,8 +65,13 @@ def outcome(answer: Answer) -> tuple[Any, ...]:
     return answer.tokens, finish.reason, finish.stop_string, finish.keep_bytes
 
 
+def all_logprobs(answer: Answer) -> list[TokenLogprobs]:
+    """Those of the prompt, if asked for, then those of the answer."""
+    return [*(answer.steps[0].prompt_logprobs or ()), *answer.logprobs]
+
+
 def same_logprobs(ours: Answer, theirs: Answer) -> None:
-    for a, b in zip(ours.logprobs, theirs.logprobs, strict=True):
+    for a, b in zip(all_logprobs(ours), all_logprobs(theirs), strict=True):
         assert a.token == b.token
         assert a.logprob == pytest.approx(b.logprob, abs=1e-3)
         assert [value for _, value in a.top] == pytest.approx([value for _, value in b.top], abs=1e-3)

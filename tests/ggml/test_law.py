@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,11 +40,14 @@ def exact(path: str, params: SamplingParams) -> dict[tuple[int, ...], float]:
         ("token", "fixed:n=3", {"top_k": 4, "frequency_penalty": 0.6, "temperature": 1.3}),
         ("match", "fixed:n=2", {}),
         ("gumbel", "fixed:n=3", {"top_p": 0.9, "presence_penalty": 0.5}),
+        ("block", "fixed:n=3", {"typical_p": 0.8, "xtc_probability": 0.4, "xtc_threshold": 0.15}),
+        ("match", "fixed:n=3", {"xtc_probability": 0.4, "xtc_threshold": 0.15, "top_p": 0.95}),
+        ("block", "fixed:n=3", {"dry_multiplier": 0.7, "dry_allowed_length": 1, "dry_sequence_breakers": ()}),
         ("traversal", "fixed:n=5,shape=2x1", {}),
     ],
 )
 def test_joint_law_of_the_first_tokens(
-    tmp_path: Path, acceptance: str, draft_length: str, filters: dict[str, float]
+    tmp_path: Path, acceptance: str, draft_length: str, filters: dict[str, Any]
 ) -> None:
     config = tiny_config(
         tmp_path,
@@ -54,7 +58,7 @@ def test_joint_law_of_the_first_tokens(
         n_parallel=64,
         **MODEL,
     )
-    params = SamplingParams(max_tokens=N_TOKENS, ignore_eos=True, **filters)  # type: ignore[arg-type]
+    params = SamplingParams(max_tokens=N_TOKENS, ignore_eos=True, **filters)
     law = exact(config.target.path, params)
     with LocalEngine(config) as engine:
         answers = [engine.submit(PROMPT, params, seed=seed) for seed in range(N_RUNS)]

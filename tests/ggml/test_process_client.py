@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -17,12 +18,16 @@ from lucebox.config import EngineConfig
 from lucebox.core import Origin
 from lucebox.engine import process_client
 from lucebox.engine.client import EngineStatus
+from lucebox.engine.engine_load import EngineLoad
 from lucebox.engine.engine_process import EngineProcess
-from lucebox.engine.messages import Cancel, Failed, Loading, Planned, Ready, StepEvent, Submit
+from lucebox.engine.messages import Cancel, Event, Failed, Loading, Planned, Ready, StepEvent, Submit
 from lucebox.engine.process_client import ProcessClient
 from lucebox.errors import ConfigError, EngineError, ModelFileError, RequestError, VocabularyMismatchError
 from lucebox.sampling.params import SamplingParams
+from tests.support import waiting
 from tests.support.tiny_engines import TIMEOUT_S, Asked, tiny_config
+
+eventually = partial(waiting.eventually, timeout_s=TIMEOUT_S)
 
 PROMPT = [10, 20, 30, 40]
 N_CTX = 4096
@@ -46,13 +51,6 @@ def client(config: EngineConfig) -> Iterator[ProcessClient]:
         yield client
 
 
-def eventually(condition: Callable[[], bool], timeout_s: float = TIMEOUT_S) -> bool:
-    deadline = time.monotonic() + timeout_s
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return condition()
-
-
 def is_alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -60,10 +58,17 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def kill(client: ProcessClient) -> int:
+def next_of_requests(child: EngineProcess) -> Event | None:
+    """The next event that does not say what the engine is busy with."""
+    while isinstance(event := child.receive(), EngineLoad):
+        pass
+    return event
+
+
+def kill(client: ProcessClient, number: int = signal.SIGKILL) -> int:
     pid = client.pid
     assert pid is not None
-    os.kill(pid, signal.SIGKILL)
+    os.kill(pid, number)
     return pid
 
 
@@ -90,7 +95,7 @@ def test_a_stream_goes_on_over_a_killed_engine(client: ProcessClient, seed: int 
     finish = asked.answer.finish
     assert finish.reason == "length"
     assert finish.timings.predicted_n == 1500
-    assert finish.timings.prompt_n == len(PROMPT)
+    assert finish.timings.prompt_n + finish.timings.cache_n == len(PROMPT)
     assert finish.timings.draft_n_accepted == asked.answer.origins.count(Origin.ACCEPTED)
     assert sum(finish.timings.accepted_per_position) == finish.timings.draft_n_accepted
     assert sum(totals.n_drafted for totals in finish.timings.drafters.values()) == finish.timings.draft_n
@@ -155,6 +160,18 @@ def test_an_engine_that_stands_still_is_replaced(
     assert client.pid != pid
     assert not is_alive(pid)
     assert client.status().n_restarts == 1
+
+
+def test_an_engine_that_does_not_answer_shows_as_degraded(
+    client: ProcessClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_client, "PING_S", 0.2)
+    monkeypatch.setattr(process_client, "SILENT_S", 1.0)
+    kill(client, signal.SIGSTOP)
+    assert eventually(lambda: client.status().degraded.startswith("the engine's process has not answered"))
+    kill(client, signal.SIGCONT)
+    assert eventually(lambda: not client.status().degraded)
+    assert client.status().n_restarts == 0
 
 
 def test_a_long_prompt_is_no_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,7 +294,7 @@ def test_the_engine_dies_with_its_parent(tmp_path: Path, busy: str) -> None:
         assert is_alive(engine)
         parent.kill()
         killed_s = time.monotonic()
-        assert eventually(lambda: not is_alive(engine), 1.0)
+        assert eventually(lambda: not is_alive(engine), timeout_s=1.0)
         print(f"{busy}: gone after {time.monotonic() - killed_s:.3f} s")
 
 
@@ -312,7 +329,7 @@ def test_the_end_of_the_connection_ends_the_engine_by_itself(config: EngineConfi
     while not isinstance(child.receive(), Ready):
         pass
     child.send(Submit(id="a", prompt=PROMPT, params=LONG, seed=1))
-    assert isinstance(child.receive(), StepEvent)
+    assert isinstance(next_of_requests(child), StepEvent)
     started_s = time.monotonic()
     ending = str(child.reap(timeout_s=30))
     assert time.monotonic() - started_s < 1.0
@@ -347,7 +364,7 @@ def test_malformed_messages_harm_nobody(config: EngineConfig) -> None:
             if isinstance(event, StepEvent):
                 tokens += event.tokens
             else:
-                assert isinstance(event, Loading | Planned | Ready)
+                assert isinstance(event, Loading | Planned | Ready | EngineLoad)
     finally:
         child.reap(timeout_s=5)
 
@@ -363,7 +380,7 @@ def test_a_reader_that_sleeps_stalls_no_engine(config: EngineConfig) -> None:
         time.sleep(2.0)
         sizes: list[int] = []
         while sum(sizes) < n_tokens:
-            event = child.receive()
+            event = next_of_requests(child)
             assert isinstance(event, StepEvent)
             assert event.logprobs is not None
             assert [entry.token for entry in event.logprobs] == event.tokens

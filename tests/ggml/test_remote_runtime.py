@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,10 @@ from lucebox.runtime.cache import Cache
 from lucebox.runtime.layout import Layout
 from lucebox.runtime.rows import Rows, Want
 from lucebox.runtime.runtime import Runtime
+from tests.support import waiting
 from tests.support.tiny_models import write_tiny
+
+eventually = partial(waiting.eventually, timeout_s=30.0)
 
 N_CTX = 256
 N_SEQUENCES = 3
@@ -57,13 +61,6 @@ def remote(model: Path, losses: list[str], monkeypatch: pytest.MonkeyPatch) -> I
         fractions.clear()
         yield remote
         assert not fractions, "a model that comes back is loaded in silence"
-
-
-def eventually(condition: Callable[[], bool], timeout_s: float = 30.0) -> bool:
-    deadline_s = time.monotonic() + timeout_s
-    while not condition() and time.monotonic() < deadline_s:
-        time.sleep(0.01)
-    return condition()
 
 
 def send_signal(remote: RemoteRuntime, number: signal.Signals) -> int:
@@ -182,7 +179,7 @@ def test_a_process_that_stands_still_is_replaced(
     started_s = time.monotonic()
     with pytest.raises(DraftLostError, match="stood still"):
         remote.forward(Rows.chain(0, [1], 0))
-    assert time.monotonic() - started_s < 0.1, "a lost model is not waited for"
+    assert time.monotonic() - started_s < 0.5, "a lost model is not waited for"
     assert eventually(lambda: not remote.lost())
     assert losses[-1] == ""
 

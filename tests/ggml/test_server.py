@@ -53,7 +53,7 @@ def http(server: ServerProcess) -> Iterator[httpx.Client]:
 
 
 def chat(http: httpx.Client, **fields: Any) -> Any:
-    response = http.post("/v1/chat/completions", json={"messages": HELLO, **fields})
+    response = http.post("/v1/chat/completions", json={"messages": HELLO} | fields)
     assert response.status_code == 200, response.text
     return response.json()
 
@@ -212,7 +212,10 @@ def test_the_engine_ends_with_the_server(models: tuple[Path, Path], tmp_path: Pa
 def test_a_signal_stops_it_and_frees_the_engine(
     models: tuple[Path, Path], tmp_path: Path, number: signal.Signals
 ) -> None:
-    with start(models, tmp_path) as server, httpx.Client(base_url=server.url, timeout=60) as http:
+    with (
+        start(models, tmp_path, "--drain-timeout", "2") as server,
+        httpx.Client(base_url=server.url, timeout=60) as http,
+    ):
         engine = server.engine_pid()
         chunks = stream(http, max_tokens=1900, n=20, **GREEDY)
         next(chunks)
@@ -275,6 +278,7 @@ def test_the_application_under_a_foreign_server(models: tuple[Path, Path], tmp_p
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     environ = {"LUCEBOX_TARGET_MODEL": str(models[0]), "LUCEBOX_DRAFT_MODEL": "none", "LUCEBOX_THREADS": "1"}
+    environ["LUCEBOX_DRAIN_TIMEOUT"] = "2"
     command = [sys.executable, "-m", "uvicorn", "lucebox.server:app", "--port", str(port)]
     with (tmp_path / "log").open("wb") as log:
         process = subprocess.Popen(command, env={**os.environ, **environ}, stdout=log, stderr=log)
@@ -297,3 +301,17 @@ def test_the_application_under_a_foreign_server(models: tuple[Path, Path], tmp_p
     finally:
         process.kill()
         process.wait()
+
+
+def test_what_prompts_have_in_common_outlives_a_restart(models: tuple[Path, Path], tmp_path: Path) -> None:
+    file = tmp_path / "prefixes"
+    long = [{"role": "user", "content": "hello there " * 40}]
+    cached = []
+    for _ in range(2):
+        with start(models, tmp_path, "--prefix-cache-file", str(file)) as server:
+            with httpx.Client(base_url=server.url, timeout=60) as http:
+                for _ in range(2):
+                    usage = chat(http, **GREEDY, messages=long, max_tokens=4)["usage"]
+                    cached.append(usage["prompt_tokens_details"]["cached_tokens"])
+            assert server.stop() == 0
+    assert cached == [0, *[(usage["prompt_tokens"] - 1) // 16 * 16] * 3]

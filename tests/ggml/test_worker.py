@@ -81,7 +81,7 @@ def test_its_devices_are_listed_with_what_it_says(link: WorkerLink, worker: Work
     assert far.description == cpu.description
     assert far.total_bytes == cpu.total_bytes
     assert abs(far.free_bytes - cpu.free_bytes) < 2**30
-    assert find_device("rpc0") == far
+    assert find_device("rpc0").name == far.name  # its free memory may be another by now
     assert not far.is_own_cpu
     assert worker.ready_line.endswith("MiB free)")
     link.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -210,15 +211,22 @@ def test_what_does_not_fit_is_refused_at_once(model_path: ModelPath, command: li
     path = str(model_path("qwen2.5-coder-1.5b"))
     model = [path] if command[-1] == "inspect" else ["--target-model", path]
     size = ["--ctx-size", "32768", "--parallel", "256"]
-    started_s = time.monotonic()
-    result = subprocess.run(
-        [sys.executable, "-m", *command, *model, *size], capture_output=True, text=True, timeout=60
-    )
-    took_s = time.monotonic() - started_s
-    assert result.returncode == 1
-    last = result.stderr.splitlines()[-1]
-    assert "lucebox: not enough memory: CPU has" in last
-    assert "KV 229,376" in last
-    assert "--parallel" in last
-    if os.getloadavg()[0] < (os.cpu_count() or 1):  # else others compute beside us
-        assert took_s < MAX_REFUSAL_S
+    took_s = []
+    while not took_s or (took_s[-1] >= MAX_REFUSAL_S and len(took_s) < 3):  # others may compute beside us
+        started_s = children_cpu_s()
+        result = subprocess.run(
+            [sys.executable, "-m", *command, *model, *size], capture_output=True, text=True, timeout=60
+        )
+        took_s.append(children_cpu_s() - started_s)
+        assert result.returncode == 1
+        last = result.stderr.splitlines()[-1]
+        assert "lucebox: not enough memory: CPU has" in last
+        assert "KV 229,376" in last
+        assert "--parallel" in last
+    assert min(took_s) < MAX_REFUSAL_S
+
+
+def children_cpu_s() -> float:
+    """Seconds that the processes computed that we started and waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime

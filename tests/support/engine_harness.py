@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from lucebox.config import Overlap as Mode
+from lucebox.config import Pooling
 from lucebox.core import Origin
 from lucebox.draft_length.costs import CostTable
 from lucebox.drafters.base import Drafter
@@ -13,13 +14,15 @@ from lucebox.drafters.model import ModelDrafter
 from lucebox.engine.admission import Admission
 from lucebox.engine.draft_thread import DraftThread
 from lucebox.engine.drafting import Drafting
-from lucebox.engine.messages import Failed, Finish, RequestEvent, StepEvent, Submit, TokenLogprobs
+from lucebox.engine.messages import Embed, Failed, Finish, RequestEvent, StepEvent, Submit, TokenLogprobs
 from lucebox.engine.overlap import Overlap
 from lucebox.engine.overlap_policy import N_SPARE
 from lucebox.engine.pool import DrafterPool
 from lucebox.engine.step import RoundHandler, Stepper
-from lucebox.engine.timeline import WorkHandler, ignore
+from lucebox.engine.timeline import WorkHandler, WorkLog, ignore
 from lucebox.sampling.params import SamplingParams
+from lucebox.text.grammar import GrammarCompiler
+from lucebox.text.tokenizer import Tokenizer
 from lucebox.text.vocabulary import Vocabulary
 from tests.support.drafting import drafter_context
 from tests.support.fake_runtime import FakeRuntime, LogitsOf
@@ -87,6 +90,7 @@ class Harness:
         overlap: Mode = "off",
         runtimes: tuple[FakeRuntime, FakeRuntime] | None = None,
         on_work: WorkHandler = ignore,
+        n_prefix_tokens: int | None = None,
     ) -> None:
         self.end = n_vocab - 1
         self.vocabulary = Vocabulary.from_metadata(tiny_metadata(TinySpec(n_vocab=n_vocab)))
@@ -108,18 +112,14 @@ class Harness:
         pool.defaults += tuple(specs)
         self.pool = pool
         self.costs = CostTable()
+        work = WorkLog(on_work)
         self.overlap: Overlap | None = None
         if overlap != "off":
             spares = range(n_parallel, n_parallel + n_spare)
-            self.overlap = Overlap(DraftThread(), self.costs, spares, overlap, on_work)
-        drafting = Drafting(pool, self.costs, remembers=remembers, overlap=self.overlap, on_work=on_work)
-        self.stepper = Stepper(
-            self.target,  # type: ignore[arg-type]
-            drafting,
-            n_parallel,
-            on_round=on_round,
-            on_work=on_work,
-        )
+            self.overlap = Overlap(DraftThread(), self.costs, spares, overlap, work.note)
+        drafting = Drafting(pool, self.costs, remembers=remembers, overlap=self.overlap, on_work=work.note)
+        options = {"on_round": on_round, "work": work, "n_prefix_tokens": n_prefix_tokens}
+        self.stepper = Stepper(self.target, drafting, n_parallel, **options)  # type: ignore[arg-type]
         self.admission = Admission(
             self.vocabulary,
             n_vocab,
@@ -127,6 +127,7 @@ class Harness:
             acceptance_spec=acceptance,
             draft_length_spec=draft_length,
             pool=pool,
+            grammars=_grammars(n_vocab),
         )
         self.answers: dict[str, Answer] = {}
 
@@ -138,6 +139,7 @@ class Harness:
         seed: int = 1,
         generated: Sequence[int] = (),
         prediction: Sequence[int] = (),
+        traced: bool = False,
     ) -> str:
         id = f"r{len(self.answers)}"
         submit = Submit(
@@ -147,9 +149,17 @@ class Harness:
             seed=seed,
             generated=list(generated),
             prediction=list(prediction),
+            traced=traced,
         )
         self.answers[id] = Answer()
         self.stepper.scheduler.add(self.admission.admit(submit))
+        return id
+
+    def embed(self, prompt: Sequence[int], pooling: Pooling = "mean") -> str:
+        id = f"r{len(self.answers)}"
+        self.answers[id] = Answer()
+        embed = Embed(id=id, prompt=list(prompt), pooling=pooling)
+        self.stepper.scheduler.add(self.admission.admit_text(embed))
         return id
 
     def step(self) -> None:
@@ -180,3 +190,7 @@ class Harness:
         id = self.submit(prompt, params, seed=seed, generated=generated)
         self.run()
         return self.answers[id]
+
+
+def _grammars(n_vocab: int) -> GrammarCompiler:
+    return GrammarCompiler(lambda: Tokenizer.from_metadata(tiny_metadata(TinySpec(n_vocab=n_vocab))))

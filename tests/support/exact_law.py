@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from itertools import product
 
 import numpy as np
+from msgspec.structs import replace
 from scipy import stats
 
 from lucebox.core import Float32Array
@@ -23,16 +24,26 @@ def joint_law(
     params: SamplingParams,
     n_tokens: int,
 ) -> dict[tuple[int, ...], float]:
-    """The probability of every continuation of `n_tokens` tokens, by enumeration of the chain's laws."""
-    sampler = Sampler(params, n_vocab, prompt)
+    """The probability of every continuation of `n_tokens` tokens, by enumeration of the chain's laws.
+
+    Over all seeds: XTC strikes a place with its probability, whatever came before. DRY knows no breakers.
+    """
+    strikes = params.xtc_probability
+    samplers = [
+        (weight, Sampler(replace(params, xtc_probability=p), n_vocab, prompt, token_bytes=lambda token: b""))
+        for weight, p in ((1.0 - strikes, 0.0), (strikes, 1.0))
+        if weight > 0.0
+    ]
     joint = {(): 1.0}
     for _ in range(n_tokens):
         longer: dict[tuple[int, ...], float] = {}
         for path, weight in joint.items():
             if weight == 0.0:
                 continue
-            law = sampler.law(logits_of((*prompt, *path)), path).dense().astype(np.float64)
-            law /= law.sum()
+            law = np.zeros(n_vocab)
+            for share, sampler in samplers:
+                probs = sampler.law(logits_of((*prompt, *path)), path).dense().astype(np.float64)
+                law += share * probs / probs.sum()
             for token in range(n_vocab):
                 longer[(*path, token)] = weight * law[token]
         joint = longer

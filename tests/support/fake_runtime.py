@@ -16,7 +16,11 @@ LogitsOf = Callable[[tuple[int, ...]], Float32Array]
 
 
 class FakeRuntime:
-    """Reads each row's context from the cells it may see, so that a wrong commit shows as wrong logits."""
+    """Reads each row's context from the cells it may see, so that a wrong commit shows as wrong logits.
+
+    Its hidden states are the logits. It has the fewest cells that a Runtime would have, a context for each of
+    `n_sequences` (lucebox.runtime.graphs.n_cells_for rounds that up), and none to spare.
+    """
 
     n_batch = 64
 
@@ -31,7 +35,7 @@ class FakeRuntime:
     ) -> None:
         self.n_vocab = n_vocab
         self.n_ctx = n_ctx
-        self.cache = Cache(n_ctx * n_sequences + self.n_batch, n_sequences + n_spare)
+        self.cache = Cache(n_ctx * n_sequences, n_sequences + n_spare)
         self.n_rows_fed: list[int] = []
         self.is_closed = False
         self.why_lost = ""
@@ -54,7 +58,9 @@ class FakeRuntime:
         self._logits[:] = np.nan  # views of an earlier forward are invalid from here on
         for i, row in enumerate(wanting.tolist()):
             self._logits[i] = self._logits_of(self._context(rows, cells, row))
-        return Output(self._logits[: len(wanting)], None, wanting, len(rows))
+        logits = self._logits[: len(wanting)]
+        wants_hidden = bool((rows.wants >= Want.HIDDEN).any())
+        return Output(logits, logits.copy() if wants_hidden else None, wanting, len(rows))
 
     def lost(self) -> str:
         return self.why_lost

@@ -140,6 +140,12 @@ class Oracle:
             output = self._model(self._torch.tensor([list(tokens)]))
         return np.asarray(output.logits[0].numpy(), np.float32)
 
+    def hidden(self, tokens: Sequence[int]) -> NDArray[np.float32]:
+        """float32[n_tokens, n_embd]: behind the final norm."""
+        with self._torch.no_grad():
+            output = self._model.model(self._torch.tensor([list(tokens)]))
+        return np.asarray(output.last_hidden_state[0].numpy(), np.float32)
+
     def _write(self, case: OracleCase, path: Path) -> Path:
         config = self._model.config
         head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads

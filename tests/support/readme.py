@@ -6,6 +6,9 @@ import re
 
 from lucebox import flags
 from lucebox.config import ServerOptions
+from lucebox.server import field_table, metrics, openapi
+from lucebox.server.application import ROUTES, create_app
+from tests.support.serving import server_config
 from tests.support.source_tree import ROOT
 
 README = ROOT / "README.md"
@@ -13,7 +16,14 @@ README = ROOT / "README.md"
 
 def generated() -> dict[str, str]:
     """What must stand between `<!-- name -->` and `<!-- end of name -->`."""
-    return {"flags": flags.markdown_table(ServerOptions), "variables": flags.variables_table()}
+    return {
+        "flags": flags.markdown_table(ServerOptions),
+        "variables": flags.variables_table(),
+        "fields": field_table.markdown_table(),
+        "fields of speculative": field_table.speculative_table(),
+        "endpoints": openapi.markdown_table(ROUTES),
+        "metrics": metrics.markdown_table(create_app(server_config()).state.service),
+    }
 
 
 def between(name: str, text: str) -> str:

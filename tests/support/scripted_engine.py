@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from lucebox.core import Origin
 from lucebox.engine.client import EngineClient, EngineState
 from lucebox.engine.messages import (
     Cancel,
+    Embed,
+    Embedded,
     EngineInfo,
     Event,
     Failed,
@@ -24,11 +29,13 @@ from lucebox.engine.messages import (
     TokenLogprobs,
 )
 from lucebox.engine.timings import DrafterTotals, Timings
-from lucebox.errors import EngineError, LuceboxError, TemplateError
+from lucebox.errors import EngineError, LuceboxError, RequestError, TemplateError
+from lucebox.grammar import Grammar
 
 N_VOCAB = 260
 EOS, BOS = 256, 257
 N_CTX = 64
+N_EMBD = 8
 
 Script = Callable[[Submit], Iterable[Event]]
 
@@ -49,8 +56,26 @@ class ByteText:
     n_vocab = N_VOCAB
     vocabulary = ByteVocabulary()
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        template: str = "<tool_call>",
+        *,
+        variables: Collection[str] = (),
+        named_tokens: Mapping[str, int] | None = None,
+        tail: str = "",
+        fills_in: bool = False,
+    ) -> None:
+        """`template` and `variables` are what tells of the model, `tail` what every prompt ends with;
+        `named_tokens` are control tokens from 258 on."""
+        self.template_source = template
+        self.template_variables = variables
+        self.named_tokens = named_tokens or {}
+        self._tail = tail
+        self.fills_in = fills_in
         self.seen: list[list[dict[str, Any]]] = []
+        self.tools: list[Any] = []
+        self.template_kwargs: list[dict[str, Any]] = []
+        self.grammars: list[Grammar] = []
 
     def encode(self, text: str) -> list[int]:
         return list(text.encode())
@@ -58,11 +83,52 @@ class ByteText:
     def encode_plain(self, text: str) -> list[int]:
         return list(text.encode())
 
-    def encode_chat(self, messages: list[dict[str, Any]]) -> list[int]:
-        self.seen.append(messages)
+    def encode_infill(self, before: str | list[int], behind: str) -> list[int]:
+        """258 stands for all three markers."""
+        if not self.fills_in:
+            raise RequestError("no tokens to fill in the middle with", param="suffix")
+        first = list(before.encode()) if isinstance(before, str) else before
+        return [258, *first, 258, *behind.encode(), 258]
+
+    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+        special = f"<|{EOS}|>".encode()
+        pieces = text.encode().split(special) if parse_special else [text.encode()]
+        tokens = [token for piece in pieces for token in (EOS, *piece)][1:]
+        return [BOS, *tokens] if add_special else tokens
+
+    def apply_template(
+        self,
+        messages: list[dict[str, Any]],
+        *,
+        tools: Sequence[Any] = (),
+        template_kwargs: Mapping[str, Any] | None = None,
+        add_generation_prompt: bool = True,
+    ) -> str:
         if messages[0]["content"] == "refuse me":
             raise TemplateError("conversation roles must alternate")
-        return [BOS, *"".join(f"{m['role']}:{m['content']}\n" for m in messages).encode()]
+        end = "assistant:" if add_generation_prompt else ""
+        return "".join(f"{m['role']}:{m['content']}\n" for m in messages) + end
+
+    def check_grammar(self, grammar: Grammar) -> None:
+        self.grammars.append(grammar)
+
+    def encode_chat(
+        self,
+        messages: list[dict[str, Any]],
+        *,
+        tools: Sequence[Any] = (),
+        template_kwargs: Mapping[str, Any] | None = None,
+    ) -> list[int]:
+        self.seen.append(messages)
+        self.tools.append(tools)
+        self.template_kwargs.append(dict(template_kwargs or {}))
+        if messages[0]["content"] == "refuse me":
+            raise TemplateError("conversation roles must alternate")
+        return [
+            BOS,
+            *"".join(f"{m['role']}:{m['content']}\n" for m in messages).encode(),
+            *self._tail.encode(),
+        ]
 
 
 def steps(
@@ -106,8 +172,15 @@ def steps(
             tokens=step,
             origins=[Origin.PLAIN] * len(step),
             logprobs=None if submit.params.logprobs is None else [_logprobs(submit, t) for t in step],
+            prompt_logprobs=None if i or submit.params.prompt_logprobs is None else _prompt_logprobs(submit),
             finish=finish,
         )
+
+
+def _prompt_logprobs(submit: Submit) -> list[TokenLogprobs]:
+    """Each token's place is its surprise."""
+    n = submit.params.prompt_logprobs or 0
+    return [TokenLogprobs(t, -float(i), [(EOS, -0.25)][:n]) for i, t in enumerate(submit.prompt) if i]
 
 
 def _logprobs(submit: Submit, token: int) -> TokenLogprobs:
@@ -125,6 +198,8 @@ class ScriptedEngine(EngineClient):
         super().__init__(**options)
         self.script = script
         self.submits: list[Submit] = []
+        self.embeds: list[Embed] = []
+        self.embed: Callable[[Embed], Event] = embedded
         self.cancelled: list[str] = []
         self.gate = threading.Event()
         self.gate.set()
@@ -144,6 +219,7 @@ class ScriptedEngine(EngineClient):
             architecture="llama",
             device="CPU",
             n_vocab=N_VOCAB,
+            n_embd=N_EMBD,
             n_ctx_train=N_CTX,
             n_bytes=1000,
         )
@@ -180,12 +256,22 @@ class ScriptedEngine(EngineClient):
             case Submit():
                 self.submits.append(message)
                 threading.Thread(target=self._play, args=(message,), daemon=True).start()
+            case Embed():
+                self.embeds.append(message)
+                threading.Thread(target=self._embed, args=(message,), daemon=True).start()
             case Cancel(id=id):
                 with self._cancel_seen:
                     self.cancelled.append(id)
                     self._cancel_seen.notify_all()
             case Shutdown():
                 self._ended.set()
+
+    def _embed(self, embed: Embed) -> None:
+        self.gate.wait()
+        if embed.id in self.cancelled or self._ended.is_set():
+            self._dispatch(StepEvent(id=embed.id, tokens=[], origins=[], finish=Finish(reason="cancelled")))
+        else:
+            self._dispatch(self.embed(embed))
 
     def _play(self, submit: Submit) -> None:
         for event in self.script(submit):
@@ -198,9 +284,27 @@ class ScriptedEngine(EngineClient):
             self._dispatch(event)
 
 
+def embedded(embed: Embed) -> Embedded:
+    """How often a text has tokens of each class modulo N_EMBD, as a vector of length 1."""
+    counts = np.bincount(np.array(embed.prompt) % N_EMBD, minlength=N_EMBD)
+    return Embedded(id=embed.id, vector=(counts / np.linalg.norm(counts)).astype("<f4").tobytes())
+
+
 def says(*pieces: bytes, reason: FinishReason | None = "stop", **options: Any) -> Script:
     """A script that gives every request the same answer."""
     return lambda submit: steps(submit, pieces, reason, **options)
+
+
+def endless(submit: Submit) -> Iterator[Event]:
+    """A script that ends with its client alone."""
+    while True:
+        yield from steps(submit, [b"x"], None)
+        time.sleep(0.001)
+
+
+def thinker() -> ByteText:
+    """The text side of a model that reasons and calls tools."""
+    return ByteText("<think> <tool_call>")
 
 
 def fails(error: LuceboxError, *pieces: bytes) -> Script:

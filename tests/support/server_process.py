@@ -64,7 +64,7 @@ class ServerProcess:
     def _wait_until_ready(self) -> str:
         def address() -> str | None:
             assert self.process.poll() is None, f"the server ended:\n{self.words()}"
-            match = re.search(r"address +(http://\S+)/v1", self.words())
+            match = re.search(r"address +(https?://\S+)/v1", self.words())
             return match and match[1]
 
         return wait_for(address, "the server's address", START_TIMEOUT_S)

@@ -17,7 +17,7 @@ from lucebox.config import EngineConfig, ModelConfig, ServerConfig
 from lucebox.engine.client import EngineState, StatusHandler
 from lucebox.server.application import create_app
 from lucebox.server.service import Service
-from tests.support.scripted_engine import N_CTX, ByteText, Script, ScriptedEngine
+from tests.support.scripted_engine import N_CTX, ByteText, Script, ScriptedEngine, says
 
 CHAT = "/v1/chat/completions"
 TEXT = "/v1/completions"
@@ -40,7 +40,6 @@ def server_config(**changes: Any) -> ServerConfig:
         "host": "127.0.0.1",
         "port": 8080,
         "model_alias": "tiny",
-        "api_key": None,
         "log_level": "info",
     }
     return ServerConfig(**values | changes)
@@ -59,10 +58,15 @@ class Server:
     async def post(self, path: str, body: Any = None, **options: Any) -> httpx.Response:
         return await self.http.post(path, json=body, **options)
 
+    async def until_submitted(self, n: int = 1) -> None:
+        """Waits for the engine's `n`-th request."""
+        while len(self.engine.submits) < n:
+            await asyncio.sleep(0.001)
+
 
 @asynccontextmanager
 async def serving(
-    script: Script, *, ready: bool = True, n_ctx: int = N_CTX, **config: Any
+    script: Script, *, ready: bool = True, n_ctx: int = N_CTX, text: ByteText | None = None, **config: Any
 ) -> AsyncIterator[Server]:
     engines: list[ScriptedEngine] = []
 
@@ -70,7 +74,7 @@ async def serving(
         engines.append(ScriptedEngine(script, n_ctx=n_ctx, ready=ready, on_status=on_status))
         return engines[0]
 
-    text = ByteText()
+    text = text or ByteText()
     settings = server_config(**config)
     service = Service(settings, make_engine, lambda _: text)
     app = create_app(settings, service)
@@ -95,6 +99,30 @@ def ask(
             if content is not None:
                 return await server.http.post(path, content=content)
             return await server.post(path, body)
+
+    return asyncio.run(run())
+
+
+def fetch(
+    path: str, method: str = "GET", headers: dict[str, str] | None = None, **config: Any
+) -> httpx.Response:
+    """One request without a body to a server of its own."""
+
+    async def run() -> httpx.Response:
+        async with serving(says(b"Hi"), **config) as server:
+            return await server.http.request(method, path, headers=headers)
+
+    return asyncio.run(run())
+
+
+def answered(path: str, body: Any, **config: Any) -> tuple[Server, httpx.Response]:
+    """The server after it answered `body`, for what it was asked to do."""
+
+    async def run() -> tuple[Server, httpx.Response]:
+        async with serving(says(b"ok"), n_ctx=1000, **config) as server:
+            response = await server.post(path, body)
+            assert response.status_code == 200, response.text
+            return server, response
 
     return asyncio.run(run())
 

@@ -94,8 +94,8 @@ class Asked:
     def is_over(self) -> bool:
         return bool(self.answer.events) and is_last(self.answer.events[-1])
 
-    def next(self) -> RequestEvent:
-        event = self._events.get(timeout=TIMEOUT_S)
+    def next(self, timeout_s: float = TIMEOUT_S) -> RequestEvent:
+        event = self._events.get(timeout=timeout_s)
         self.answer.events.append(event)
         return event
 
@@ -105,8 +105,8 @@ class Asked:
             self.next()
         return self
 
-    def all(self) -> Answer:
-        """Waits for the end."""
+    def all(self, timeout_s: float = TIMEOUT_S) -> Answer:
+        """Waits for the end, `timeout_s` for each event at most."""
         while not self.is_over:
-            self.next()
+            self.next(timeout_s)
         return self.answer

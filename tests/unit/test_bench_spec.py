@@ -240,4 +240,4 @@ def test_other_benchmarks_get_their_arguments(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_benchmark_must_be_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench"]) == 2
-    assert "BENCHMARK" in capsys.readouterr().err
+    assert "spec, plain, load" in capsys.readouterr().err

@@ -242,3 +242,44 @@ def test_bos_comes_once() -> None:
         ids = template.encode(user("Hi <s>"), tokenizer)
         assert ids.count(bos_id) == 1
         assert ids[0] == bos_id
+
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"x": "é<|im_end|>"}'}}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ messages[1].tool_calls[0].function.arguments | tojson }}",
+        "{% for m in messages %}{% if m.tool_calls %}"
+        "{% for call in m.tool_calls %}{{ call.function.arguments | tojson }}{% endfor %}"
+        "{% endif %}{% endfor %}",
+        "{{ '' + messages[1].tool_calls[0].function.arguments }}",
+        "{{ messages[1].tool_calls[0].function.arguments }}",
+        "{% set a = messages[1].tool_calls[0].function.arguments %}{{ a if a is string else a | tojson }}",
+    ],
+)
+def test_arguments_of_calls_are_as_the_template_takes_them(source: str) -> None:
+    template = ChatTemplate(source)
+    messages = [*user("x"), {"role": "assistant", "content": None, "tool_calls": [CALL]}]
+    ids = template.encode(messages, TOKENIZER)
+    assert TOKENIZER.decode(ids, skip_special=False) == '{"x": "é<|im_end|>"}'
+    assert n_specials(ids) == 0
+
+
+@pytest.mark.parametrize("arguments", ['{"x": ', "[1]", '"x"', "", "[" * 5000])
+def test_arguments_that_are_no_object_stay_text(arguments: str) -> None:
+    template = ChatTemplate("{{ messages[1].tool_calls[0].function.arguments }}")
+    call = {**CALL, "function": {"name": "f", "arguments": arguments}}
+    messages = [*user("x"), {"role": "assistant", "content": None, "tool_calls": [call]}]
+    assert TOKENIZER.decode(template.encode(messages, TOKENIZER)) == arguments
+
+
+def test_variables_that_a_template_does_not_read_are_refused() -> None:
+    template = ChatTemplate("{{ enable_thinking }}{% set y = 1 %}{{ y }}")
+    assert template.variables == {"enable_thinking"}
+    assert template.render(user("x"), enable_thinking=False) == "False1"
+    for extra in ({"thinking": True}, {"y": 2}, {"enable_thinking": [[]] * 2, "other": 1}):
+        with pytest.raises(RequestError) as caught:
+            template.render(user("x"), **extra)
+        assert caught.value.param == "chat_template_kwargs"

@@ -15,13 +15,16 @@ from typing import Any
 
 import pytest
 
+from lucebox.api import ChunkStream
 from lucebox.cli import main
 from lucebox.cli.summary import summary
 from lucebox.config import EngineOptions
 from lucebox.core import Origin
 from lucebox.engine.timings import DraftedRound, Timings
 from lucebox.errors import ContextLengthError, EngineError
+from lucebox.grammar import Grammar
 from lucebox.sampling.params import SamplingParams
+from tests.support.cli_engine import opened_as
 from tests.support.source_tree import ROOT
 from tests.support.tiny_models import write_tiny
 
@@ -54,8 +57,13 @@ class FakeEngine:
         yield SimpleNamespace(text="two ", timings=None)
         yield SimpleNamespace(text="words", timings=TIMINGS)
 
-    def stream_chat(self, messages: Sequence[Any], params: SamplingParams) -> Iterator[SimpleNamespace]:
-        return self.stream(list(messages), params)
+    def stream_chat(self, messages: Sequence[Any], params: SamplingParams) -> ChunkStream:
+        def start(cost: Any) -> Iterator[Any]:
+            for chunk in self.stream(list(messages), params):
+                cost.timings = chunk.timings
+                yield chunk
+
+        return ChunkStream(start)  # type: ignore[arg-type]
 
     def generate(self, prompt: Any, params: SamplingParams) -> SimpleNamespace:
         text = "".join(chunk.text for chunk in self.stream(prompt, params))
@@ -70,14 +78,7 @@ class FakeEngine:
 
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
-    fake = FakeEngine()
-
-    def from_options(options: EngineOptions, **_: object) -> FakeEngine:
-        fake.options = options
-        return fake
-
-    monkeypatch.setattr("lucebox.api.Engine", SimpleNamespace(from_options=from_options))
-    return fake
+    return opened_as(FakeEngine(), monkeypatch)
 
 
 def test_generate_streams_the_text_alone(engine: FakeEngine, capsys: pytest.CaptureFixture[str]) -> None:
@@ -92,6 +93,22 @@ def test_generate_streams_the_text_alone(engine: FakeEngine, capsys: pytest.Capt
     assert engine.options.threads == 2
     assert (engine.options.drafter, engine.options.draft_model) == ("none", None)
     assert engine.closed
+
+
+def test_without_drafts_what_is_for_the_draft_model_is_left_out(engine: FakeEngine) -> None:
+    drafts = ["--draft-device", "CPU", "--draft-threads", "1", "--draft-quant", "q8_0", "--draft-vocab", "9"]
+    assert main(["generate", "Once", *drafts, "--no-draft"]) == 0
+    assert engine.options == EngineOptions(drafter="none")
+
+
+def test_what_is_for_a_draft_model_is_refused_without_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = tmp_path / "tiny.gguf"
+    write_tiny(model)
+    for flag, value in (("--draft-device", "CPU"), ("--draft-threads", "2")):
+        assert main(["generate", "Once", "--target-model", str(model), flag, value]) == 2
+        assert f"{flag} {value} is for a draft model, and there is none" in capsys.readouterr().err
 
 
 def test_generate_json_is_one_object(engine: FakeEngine, capsys: pytest.CaptureFixture[str]) -> None:
@@ -114,16 +131,59 @@ def test_generate_reads_stdin(engine: FakeEngine, monkeypatch: pytest.MonkeyPatc
     assert engine.asked[0][0] == "from a pipe"
 
 
+def test_generate_takes_schemas_and_grammars_from_files(engine: FakeEngine, tmp_path: Path) -> None:
+    texts = {"json_schema": '{"type": "integer"}', "lark": 'start: "é"', "gbnf": 'root ::= "a"'}
+    for kind, text in texts.items():
+        file = tmp_path / kind
+        file.write_text(text, encoding="utf-8")
+        flag = "--json-schema" if kind == "json_schema" else "--grammar"
+        assert main(["generate", "x", flag, str(file)]) == 0
+        assert engine.asked[-1][1].grammar == Grammar(kind, text)
+    assert main(["generate", "x", "--json-schema", texts["json_schema"]]) == 0
+    assert engine.asked[-1][1].grammar == Grammar("json_schema", texts["json_schema"])
+    assert main(["generate", "x"]) == 0
+    assert engine.asked[-1][1].grammar is None
+
+
 @pytest.mark.parametrize(
     ("argv", "code", "words"),
     [
         (["generate", "x", "--temperature", "-1"], 1, "temperature must be in [0, 100]"),
         (["generate", "x", "--top-k", "many"], 2, "--top-k: invalid int value: 'many'"),
-        (["generate", ""], 2, "PROMPT is empty"),
+        (["generate", ""], 2, "PROMPT is missing or empty"),
+        (["generate", "x", "--json-schema", "/nowhere/schema.json"], 2, "--json-schema: "),
+        (["generate", "x", "--json-schema", "a", "--grammar", "b"], 2, "not allowed with argument"),
         (["generate", "x", "--thread", "2"], 2, "--thread"),
         (["generate"], 2, "PROMPT"),
-        (["inspekt"], 2, "inspect"),
-        ([], 2, "COMMAND"),
+        (["generate", "x", "--json-schema", "nowhere"], 2, "or write the schema itself"),
+        (["generate", "x", "--model", "smollm2-135m"], 2, "did you mean --target-model?"),
+        (["chat", "--model=smollm2-135m"], 2, "did you mean --target-model?"),
+        (["bench", "spec", "smollm2-135m"], 2, "--target-model smollm2-135m"),
+        (["serve", "a.gguf", "b.gguf"], 2, "unknown argument 'b.gguf' (see lucebox serve --help)"),
+        (
+            ["serve", "a.gguf", "--target-model", "b.gguf"],
+            2,
+            "two target models were given, a.gguf and b.gguf",
+        ),
+        (["pull", "a", "b"], 2, "unknown argument 'b' (see lucebox pull --help)"),
+        (
+            ["pull", "a", "--target-model", "b"],
+            2,
+            "unknown argument '--target-model' (see lucebox pull --help)",
+        ),
+        (["generate", "write", "a", "poem"], 2, "put the prompt in quotes"),
+        (["generate", "smollm2-135m"], 2, "generate smollm2-135m -p PROMPT"),
+        (["generate", "smollm2-135m", "-p", ""], 2, "PROMPT is missing or empty"),
+        (["bench"], 2, "a command is missing: lucebox bench takes spec, plain, load, serving, kernels ("),
+        (
+            ["bench", "sepc"],
+            2,
+            "unknown command 'sepc' (did you mean lucebox bench spec?; lucebox bench takes spec,",
+        ),
+        (["inspekt"], 2, "unknown command 'inspekt' (did you mean lucebox inspect?; lucebox takes serve, "),
+        (["whatever"], 2, "unknown command 'whatever' (lucebox takes serve, chat, "),
+        ([], 2, "a command is missing: lucebox takes serve, chat, "),
+        (["serve", "--no-draft"], 2, "unknown argument '--no-draft' (did you mean --draft-model none?)"),
         (["inspect", "/nowhere/model.gguf"], 2, "/nowhere/model.gguf"),
         (["inspect", "smollm2-135"], 2, "did you mean smollm2-135m?"),
         (["serve", "--port", "-5"], 2, "--port must be a whole number from 0 to 65535, not '-5'"),
@@ -169,7 +229,7 @@ def test_chat_survives_a_refused_message(
     engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     engine.fails.append(ContextLengthError(512, 600))
-    assert chat(monkeypatch, "far too long", "short") == 0
+    assert chat(monkeypatch, "far too long", "short") == 1
     assert [message["content"] for message in engine.asked[1][0]] == ["Be brief.", "short"]
     assert "maximum context length is 512" in capsys.readouterr().err
 
@@ -177,7 +237,7 @@ def test_chat_survives_a_refused_message(
 def test_chat_tells_of_unknown_commands(
     engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert chat(monkeypatch, "/quit", "/etc/passwd is a file") == 0
+    assert chat(monkeypatch, "/quit", "/undo", "/etc/passwd is a file") == 2
     assert len(engine.asked) == 1
     assert "unknown command /quit" in capsys.readouterr().err
 

@@ -9,8 +9,11 @@ import pytest
 
 from lucebox.core import Origin
 from lucebox.engine.client import EngineClient, EngineState, EngineStatus
+from lucebox.engine.engine_load import EngineLoad, SlotLoad
 from lucebox.engine.messages import (
     Cancel,
+    Embed,
+    Embedded,
     EngineInfo,
     Event,
     Failed,
@@ -28,7 +31,14 @@ from lucebox.errors import ConfigError, EngineError, LuceboxError
 from lucebox.sampling.params import SamplingParams
 
 MODEL = ModelInfo(
-    path="m.gguf", name="m", architecture="llama", device="CPU", n_vocab=8, n_ctx_train=64, n_bytes=1
+    path="m.gguf",
+    name="m",
+    architecture="llama",
+    device="CPU",
+    n_vocab=8,
+    n_embd=2,
+    n_ctx_train=64,
+    n_bytes=1,
 )
 
 
@@ -150,10 +160,10 @@ def test_a_failing_handler_cancels_its_request_and_harms_nobody(caplog: pytest.L
 def test_an_engine_that_hangs_shows_as_quiet() -> None:
     client = Scripted()
     client.happen(Ready(info()))
-    time.sleep(0.02)
+    time.sleep(0.3)
     assert client.status().quiet_s == 0.0
     submit(client, "a")
-    assert client.status().quiet_s < 0.02
+    assert client.status().quiet_s < 0.3
     time.sleep(0.03)
     quiet_s = client.status().quiet_s
     assert quiet_s >= 0.03
@@ -218,6 +228,23 @@ def test_progress_clears_a_request_of_suspicion() -> None:
         client.happen(step("a", token))
 
 
+def test_who_ran_is_suspected_before_who_came_first() -> None:
+    client = Scripted()
+    client.happen(Ready(info(n_parallel=2)))
+    waits, answered, reported = (
+        submit(client, "waits"),
+        submit(client, "answered"),
+        submit(client, "reported"),
+    )
+    for _ in range(2):
+        client.happen(EngineLoad(n_running=1, slots=(SlotLoad(id=0, state="prompt", request="reported"),)))
+        client.happen(step("answered", 5))
+        client.die()
+    assert isinstance(reported[-1], Failed)
+    assert not waits
+    assert not any(isinstance(event, Failed) for event in answered), "it got on with each engine"
+
+
 def test_a_cancelled_request_is_cancelled_in_the_new_engine() -> None:
     client = Scripted()
     client.happen(Ready(info()))
@@ -271,3 +298,17 @@ def test_stats_sum_up_what_ended() -> None:
     assert list(stats.timings.drafters) == ["model", "suffix"]
     client.die()
     assert client.stats().n_restarts == 1
+
+
+def test_a_text_is_embedded_by_the_next_engine_if_the_first_dies() -> None:
+    client, events = Scripted(), list[RequestEvent]()
+    client.happen(Ready(info()))
+    embed = Embed(id="a", prompt=[1, 2], pooling="mean")
+    client.submit(embed, events.append)
+    client.die()
+    assert client.sent == [embed]
+    client.happen(Ready(info()))
+    client.happen(Embedded(id="a", vector=b""))
+    client.happen(Embedded(id="a", vector=b"twice"))
+    assert events == [Embedded(id="a", vector=b"")]
+    assert (client.stats().n_finished, client.stats().n_in_flight) == (1, 0)

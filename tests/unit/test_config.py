@@ -18,7 +18,7 @@ from lucebox.config import (
     parse_server_args,
 )
 from lucebox.errors import ConfigError
-from lucebox.flags import Choice, Integer, IntegerOr, Switch
+from lucebox.flags import Choice, Integer, IntegerOr, PathPrefix, Switch, TextList
 
 SETTINGS = list(flags.settings(ServerOptions))
 
@@ -29,6 +29,8 @@ def a_value(setting: flags.Setting) -> str:
         return str(setting.flag.kind.low + 2)
     if isinstance(setting.flag.kind, Choice):
         return next(word for word in setting.flag.kind.words if word != setting.default)
+    if isinstance(setting.flag.kind, PathPrefix):
+        return "/some/thing"
     return "on" if isinstance(setting.flag.kind, Switch) else "something"
 
 
@@ -54,13 +56,32 @@ def test_an_empty_variable_is_unset(setting: flags.Setting) -> None:
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda s: s.field)
 def test_a_bad_value_names_flag_or_variable_and_what_is_allowed(setting: flags.Setting) -> None:
-    bad = " " if isinstance(setting.flag.kind, flags.Text) else "nonsense"
+    bad = " " if isinstance(setting.flag.kind, flags.Text | TextList) else "nonsense"
+    repeated = "" if setting.flag.is_secret else re.escape(repr(bad))
     for argv, environ, name in (
         ([setting.option, bad], {}, setting.option),
         ([], {setting.variable: bad}, setting.variable),
     ):
-        with pytest.raises(ConfigError, match=rf"^{name} must be .*{re.escape(repr(bad))}"):
+        with pytest.raises(ConfigError, match=rf"^{name} must be .*{repeated}"):
             parse_server_args(argv, environ)
+
+
+def test_lists_come_by_comma_or_by_several_flags() -> None:
+    options = parse_server_args(["--cors-origin", "a, b", "--cors-origin=c"], {})
+    assert options.cors_origin == ("a", "b", "c")
+    assert parse_server_args([], {"LUCEBOX_CORS_ORIGIN": "a,b"}).cors_origin == ("a", "b")
+
+
+def test_a_key_is_in_no_complaint() -> None:
+    with pytest.raises(ConfigError) as refusal:
+        parse_server_args(["--api-key", "s3cret,,other"], {})
+    assert "s3cret" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("text", ["llm", "/a/../b", "/a b", "//host", "/ä", "/a?b", "/a/./b"])
+def test_root_paths_that_are_none(text: str) -> None:
+    with pytest.raises(ConfigError, match="--root-path must be a URL's path"):
+        parse_server_args(["--root-path", text], {})
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "1.5", "1e3", "", "99999999999999999999"])
@@ -109,7 +130,7 @@ def test_a_draft_model_is_never_silently_ignored() -> None:
     [
         (["--thread", "2"], "'--thread' (did you mean --threads?)"),
         (["--ctx-len=8"], "'--ctx-len=8' (did you mean --ctx-size?)"),
-        (["model.gguf"], "'model.gguf'"),
+        (["a.gguf", "b.gguf"], "'b.gguf'"),
         (["--port"], "--port: expected one argument"),
     ],
 )

@@ -2,18 +2,42 @@
 
 from __future__ import annotations
 
-import pytest
+from msgspec.structs import replace
 
 from lucebox.config import EngineConfig, ModelConfig, ServerConfig
-from lucebox.engine.messages import DeviceUse, Planned
-from lucebox.server.console import say_memory, say_plan
+from lucebox.engine.client import EngineState, EngineStatus
+from lucebox.engine.messages import DeviceUse, EngineInfo, ModelInfo, Planned
+from lucebox.progress import Bars
+from lucebox.server.console import say_memory, say_plan, say_ready
+from lucebox.server.startup_report import StartupReport
+from tests.support.serving import server_config
 
+MODEL = ModelInfo(
+    path="x.gguf",
+    name="x",
+    architecture="llama",
+    device="CPU",
+    n_vocab=8,
+    n_embd=8,
+    n_ctx_train=64,
+    n_bytes=1,
+)
+INFO = EngineInfo(
+    target=MODEL,
+    draft=None,
+    n_ctx=64,
+    n_parallel=1,
+    drafters=(),
+    acceptance="auto",
+    draft_length="fixed:n=4",
+    load_ms=1.0,
+)
 TARGET = ModelConfig(path="/models/big.gguf", device="auto", n_threads=2, kv_type="f16")
 
 
-def plan(capsys: pytest.CaptureFixture[str], draft: ModelConfig | None, *drafters: str) -> list[str]:
+def plan(draft: ModelConfig | None, *drafters: str, target: ModelConfig = TARGET) -> list[str]:
     engine = EngineConfig(
-        target=TARGET,
+        target=target,
         draft=draft,
         drafters=drafters,
         acceptance="auto",
@@ -22,15 +46,14 @@ def plan(capsys: pytest.CaptureFixture[str], draft: ModelConfig | None, *drafter
         n_parallel=1,
     )
     config = ServerConfig(
-        engine=engine, host="127.0.0.1", port=80, model_alias="big", api_key="s3cret", log_level="info"
+        engine=engine, host="127.0.0.1", port=80, model_alias="big", api_keys=("s3cret",), log_level="info"
     )
-    say_plan(config)
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    return captured.err.splitlines()
+    said: list[str] = []
+    say_plan(config, said.append)
+    return said
 
 
-def test_with_a_draft_model(capsys: pytest.CaptureFixture[str]) -> None:
+def test_with_a_draft_model() -> None:
     draft = ModelConfig(
         path="/models/small.gguf",
         device="CPU",
@@ -39,26 +62,30 @@ def test_with_a_draft_model(capsys: pytest.CaptureFixture[str]) -> None:
         quantise="q4_0",
         n_head_rows=32768,
     )
-    assert plan(capsys, draft, "model", "suffix,model") == [
-        "lucebox: target   big (big.gguf), device auto",
-        "lucebox: draft    small.gguf, device CPU, weights q4_0, the first 32768 tokens",
-        "lucebox: guesses  by model + suffix,model, draft length fixed:n=3, acceptance auto",
-        "lucebox: context  512 tokens, one sequence at a time, KV cache f16, 2 threads",
+    assert plan(draft, "model", "suffix,model") == [
+        "target   big (big.gguf), device auto",
+        "draft    small.gguf, device CPU, weights q4_0, the first 32768 tokens",
+        "guesses  by model + suffix,model, draft length fixed:n=3, acceptance auto",
+        "context  512 tokens, one sequence at a time, KV cache f16, 2 threads",
     ]
 
 
-def test_without_one(capsys: pytest.CaptureFixture[str]) -> None:
-    assert plan(capsys, None, "suffix")[1:3] == [
-        "lucebox: draft    no model",
-        "lucebox: guesses  by suffix, draft length fixed:n=3, acceptance auto",
+def test_without_one() -> None:
+    assert plan(None, "suffix")[1:3] == [
+        "draft    no model",
+        "guesses  by suffix, draft length fixed:n=3, acceptance auto",
     ]
 
 
-def test_nobody_guesses(capsys: pytest.CaptureFixture[str]) -> None:
-    assert plan(capsys, None)[1:3] == ["lucebox: draft    no model", "lucebox: guesses  none"]
+def test_nobody_guesses() -> None:
+    assert plan(None)[1:3] == ["draft    no model", "guesses  none"]
 
 
-def test_memory_of_each_device(capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_thread() -> None:
+    assert plan(None, target=replace(TARGET, n_threads=1))[-1].endswith(", KV cache f16, 1 thread")
+
+
+def test_memory_of_each_device() -> None:
     def use(device: str, role: str, weights_mib: int, free_mib: int, mapped_mib: int = 0) -> DeviceUse:
         return DeviceUse(
             device=device,
@@ -77,10 +104,50 @@ def test_memory_of_each_device(capsys: pytest.CaptureFixture[str]) -> None:
         use("CPU", "target", 0, 9000, 70),
         use("CPU", "draft", 300, 9000),
     )
-    say_memory(Planned(uses, ("--kv-type q8_0",)))
-    assert capsys.readouterr().err.splitlines() == [
-        "lucebox: memory   GPU0: 2,030 of 8,000 MiB free (target 2,030)",
-        "lucebox: lacking  GPU0 leaves FLASH_ATTN_EXT, SET_ROWS to the CPU",
-        "lucebox: memory   CPU: 360 of 9,000 MiB free (target 30 + 70 mapped, draft 330)",
-        "lucebox: fitted   by --kv-type q8_0",
+    said: list[str] = []
+    say_memory(Planned(uses, ("--kv-type q8_0",)), said.append)
+    assert said == [
+        "memory   GPU0: 2,030 of 8,000 MiB free (target 2,030)",
+        "lacking  GPU0 leaves FLASH_ATTN_EXT, SET_ROWS to the CPU",
+        "memory   CPU: 360 of 9,000 MiB free (target 30 + 70 mapped, draft 330)",
+        "fitted   by --kv-type q8_0",
     ]
+
+
+def test_a_start_is_told_once() -> None:
+    """What will be loaded, only when it is known that it can be."""
+    said: list[str] = []
+    report = StartupReport(server_config(), said.append, Bars(said.append), lambda: "http://here")
+    plan = Planned((), ())
+    report.on_status(EngineStatus(EngineState.LOADING), None)
+    assert said == []
+    for status in (
+        EngineStatus(EngineState.LOADING, plan=plan),
+        EngineStatus(EngineState.LOADING, "target model x.gguf", 0.5, plan=plan),
+        EngineStatus(EngineState.READY, plan=plan),
+        EngineStatus(EngineState.LOADING, "target model x.gguf", 0.5, plan=plan),
+        EngineStatus(EngineState.READY, plan=plan),
+    ):
+        report.on_status(status, INFO)
+    first_words = [line.split()[0] for line in said]
+    assert first_words == ["target", "draft", "guesses", "context", "loading:", "ready", "page", "address"]
+    assert said[-2] == "page     http://here"
+    assert said[-1] == "address  http://here/v1 (Ctrl-C stops)"
+
+
+def test_who_listens_at_every_address_is_told_so_beside_one_that_opens() -> None:
+    said: list[str] = []
+    say_ready(INFO, "0.0.0.0", "http://127.0.0.1:80", said.append)
+    assert said[1:] == [
+        "listens  at 0.0.0.0, every address of this machine",
+        "page     http://127.0.0.1:80",
+        "address  http://127.0.0.1:80/v1 (Ctrl-C stops)",
+    ]
+
+
+def test_an_engine_that_cannot_load_is_no_plan() -> None:
+    said: list[str] = []
+    report = StartupReport(server_config(), said.append, Bars(said.append), None)
+    report.on_status(EngineStatus(EngineState.FAILED, "There is no device 'GPU7'"), None)
+    assert said == []
+    assert report.is_over

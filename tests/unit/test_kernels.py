@@ -20,7 +20,7 @@ from lucebox.bench import kernels as bench
 from lucebox.drafters import reference as suffix_twin
 from lucebox.drafters.kernels import suffix
 from lucebox.sampling import reference as sampling_twin
-from lucebox.sampling.kernels import entropy, gumbel, rng, sampling
+from lucebox.sampling.kernels import entropy, filters, gumbel, mask, rng, sampling
 from tests.support.enumerate import expected_accepted, first_tokens, joint_law, one_round
 from tests.support.source_tree import ROOT
 from tests.support.toy import P3, Q3, constant, markov
@@ -30,8 +30,10 @@ TWINS: Mapping[ModuleType, ModuleType] = {
     tree: tree_twin,
     verify: verify_twin,
     entropy: sampling_twin,
+    filters: sampling_twin,
     suffix: suffix_twin,
     gumbel: sampling_twin,
+    mask: sampling_twin,
     rng: sampling_twin,
     sampling: sampling_twin,
 }

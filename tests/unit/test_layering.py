@@ -15,8 +15,21 @@ from tests.support.source_tree import PACKAGE, ROOT, imports, modules
 # A name stands for a module or a package with all below it; the longest match counts.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
-    ("cache_file", "core", "cores", "flags", "host_memory", "paths", "plugins", "terminal"),
-    ("config", "hub", "wire", "_kernels"),
+    (
+        "cache_file",
+        "common_prefix",
+        "core",
+        "cores",
+        "flags",
+        "grammar",
+        "host_memory",
+        "logs",
+        "paths",
+        "plugins",
+        "terminal",
+    ),
+    ("engine_options",),
+    ("access_rules", "config", "hub", "wire", "_kernels"),
     ("ggml", "gguf", "pinning"),
     ("text",),
     ("gguf.conversion", "gguf.packing"),
@@ -41,7 +54,8 @@ ONLY: dict[str, tuple[str, ...]] = {
     "hub": ("errors", "paths"),
     "plugins": ("errors",),
     "_kernels": (),
-    "sampling.params": ("errors",),
+    "grammar": (),
+    "sampling.params": ("errors", "grammar"),
 }
 # The server's process must survive ggml: it reaches the engine through its client alone.
 NOT_IN_THE_SERVER = (

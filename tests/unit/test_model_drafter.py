@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from lucebox.common_prefix import common_prefix_length
 from lucebox.core import Distribution, Draft, DrawMode
 from lucebox.drafters.base import DraftRequest
 from lucebox.drafters.drawing import GrowingDraft
 from lucebox.drafters.model import ModelDrafter
-from lucebox.drafters.prefix import common_prefix_length
 from lucebox.sampling.draw import sample
 from lucebox.sampling.params import SamplingParams
 from lucebox.sampling.random import Purpose, RoundRandom

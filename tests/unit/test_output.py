@@ -131,3 +131,19 @@ def test_pieces_add_up_to_the_text_in_front_of_a_stop_string(seed: int) -> None:
             return
     assert shown + output.finish() == text
     assert not any(stop in text for stop in stops)
+
+
+def test_markers_stand_where_they_came_and_count_for_nothing() -> None:
+    smile = "🙂".encode()
+    vocabulary = Bytes(b"a", smile[:2], smile[2:], b"ST", b"OP", b"")
+    marker = 5
+    output = TextOutput(vocabulary, ["STOP"], {marker: "<m>"})
+    assert output.push([0, marker, 0]) == "a<m>a"
+    assert output.push([1, marker]) == "\ufffd<m>", "a marker breaks a character off"
+    assert output.n_shown_bytes == 4
+    assert output.push([marker, 3, marker]) == "<m>", "the last one may be cut off by the stop string"
+    assert output.push([4]) == ""
+    assert output.finish(keep_bytes=4) == ""
+    held = TextOutput(vocabulary, ["STOP"], {marker: "<m>"})
+    assert held.push([3, marker]) == ""
+    assert held.push([0]) == "ST<m>a"

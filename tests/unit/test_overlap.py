@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from lucebox.core import Float32Array
-from lucebox.engine.overlap import Overlap
+from lucebox.engine.overlap import MAX_FAILURES, Overlap
 from lucebox.runtime.output import Output
 from lucebox.runtime.rows import Rows
 from lucebox.sampling.params import SamplingParams, SpeculativeParams
@@ -67,7 +67,9 @@ def ask(
 
 
 def check_nothing_is_held(made: Harness) -> None:
+    """Apart from sequences that ended well, which others may begin as."""
     cache = made.draft.cache
+    made.pool.forget()
     cache.check_integrity()
     held = {s: cache.length(s) for s in range(cache.n_sequences) if cache.length(s)}
     assert not held, f"an idle draft cache holds {held}"
@@ -158,27 +160,42 @@ def test_cancelling_in_mid_overlap_frees_everything() -> None:
     made.stepper.close()
 
 
-def test_what_fails_ahead_costs_guesses_only(caplog: pytest.LogCaptureFixture) -> None:
-    made = harness()
-    assert made.overlap is not None
-    usual, n_calls = made.draft.forward, 0
+def break_ahead(made: Harness) -> list[int]:
+    """The draft model fails whenever it runs ahead; the list grows with each time."""
+    usual = made.draft.forward
+    failures: list[int] = []
 
     def failing(rows: Rows) -> Output:
-        nonlocal n_calls
         step = made.overlap._step if made.overlap else None
         if step is not None and step.job is not None and not step.verify_ms:
-            n_calls += 1
+            failures.append(len(rows))
             raise RuntimeError("no such luck")
         return usual(rows)
 
     made.draft.forward = failing  # type: ignore[method-assign]
+    return failures
+
+
+def test_what_fails_ahead_costs_guesses_only(caplog: pytest.LogCaptureFixture) -> None:
+    made = harness()
+    failures = break_ahead(made)
     answer = made.ask(PROMPT, GREEDY)
     assert answer.tokens == ask("off", GREEDY)[0].tokens
     assert answer.finish.timings.n_foreseen == 0
     assert answer.finish.timings.draft_n > 0
-    assert n_calls == 3
-    assert caplog.text.count("guessing ahead failed") == 3
+    assert len(failures) == MAX_FAILURES
+    assert caplog.text.count("guessing ahead failed") == MAX_FAILURES
     check_nothing_is_held(made)
+    made.stepper.close()
+
+
+def test_failures_are_in_a_row_however_often_they_are_waited_for() -> None:
+    """Requests that begin and end wait, too."""
+    made = harness()
+    failures = break_ahead(made)
+    for i in range(4 * MAX_FAILURES):
+        made.ask([*PROMPT, i % 5], replace(GREEDY, max_tokens=6))
+    assert len(failures) == MAX_FAILURES
     made.stepper.close()
 
 
@@ -187,6 +204,17 @@ def test_a_full_cache_costs_guesses_only() -> None:
     serial, ahead = (ask(mode, params, n_ctx=24)[0] for mode in ("off", "on"))
     assert serial.tokens == ahead.tokens
     assert len(serial.tokens) == 21
+
+
+def test_full_contexts_of_several_cost_guesses_only(caplog: pytest.LogCaptureFixture) -> None:
+    """Their guesses take cells that the sequences themselves need; what was guessed before is used."""
+    params = replace(GREEDY, max_tokens=None)
+    prompts = [[1, 2, 3], [4, 5], [6, 7, 8]]
+    options = {"n_ctx": 24, "n_parallel": 3, "draft_length": "fixed:n=6"}
+    serial, ahead = (ask(mode, params, prompts, **options) for mode in ("off", "on"))
+    assert [answer.tokens for answer in serial] == [answer.tokens for answer in ahead]
+    assert [len(answer.tokens) for answer in ahead] == [24 - len(prompt) for prompt in prompts]
+    assert not caplog.records
 
 
 def test_auto_begins_when_costs_are_known() -> None:

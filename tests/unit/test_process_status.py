@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from queue import Empty, SimpleQueue
 
 import pytest
@@ -26,9 +26,11 @@ from lucebox.engine.messages import (
     Submit,
 )
 from lucebox.engine.process_client import ProcessClient
+from lucebox.engine.pulse import Pulse
 from lucebox.errors import GgmlError, WorkerError
 from lucebox.sampling.params import SamplingParams
 from tests.support.serving import server_config
+from tests.support.waiting import eventually
 from tests.unit.test_client import info
 
 TIMEOUT_S = 10.0
@@ -44,6 +46,7 @@ class Process:
     def __init__(self) -> None:
         self.sent: list[Message] = []
         self.answers_pings = True
+        self.busy_s = 0.0
         self.ending = Ending("engine", -9)
         self._events: SimpleQueue[Event | None] = SimpleQueue()
 
@@ -66,7 +69,7 @@ class Process:
     def send(self, message: Message) -> None:
         self.sent.append(message)
         if isinstance(message, Ping) and self.answers_pings:
-            self._events.put(Pong())
+            self._events.put(Pong(self.busy_s))
 
     def receive(self, timeout_s: float | None = None) -> Event | None:
         try:
@@ -127,13 +130,6 @@ def supervised(monkeypatch: pytest.MonkeyPatch) -> Iterator[Supervised]:
             child.kill()
         supervised.client._supervisor.join(0.01)
     supervised.client.close()
-
-
-def eventually(condition: Callable[[], bool]) -> bool:
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while not condition() and time.monotonic() < deadline_s:
-        time.sleep(0.002)
-    return condition()
 
 
 def step(tokens: list[int], finish: Finish | None = None) -> StepEvent:
@@ -245,6 +241,55 @@ def test_a_silent_engine_is_pinged_and_ended_if_it_does_not_answer(
     assert "did not answer" in next(s.detail for s in supervised.seen if s.state is EngineState.RESTARTING)
     assert [submit.id for submit in second.submits] == ["a"]
     assert not events
+
+
+def test_an_engine_that_nobody_asked_is_not_ended(
+    supervised: Supervised, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that was paused, or a server that got no time: silence, but of nobody who was asked."""
+    monkeypatch.setattr(process_client, "HANG_S", 0.2)
+    first = supervised.ready()
+    receive = first.receive
+
+    def paused(timeout_s: float | None = None) -> Event | None:
+        monkeypatch.setattr(first, "receive", receive)
+        time.sleep(0.4)
+        raise TimeoutError
+
+    monkeypatch.setattr(first, "receive", paused)
+    assert eventually(lambda: first.receive == receive)
+    n_pings = len(first.sent)
+    assert eventually(lambda: len(first.sent) > n_pings + 5)
+    assert supervised.client.status().n_restarts == 0
+
+
+def test_an_engine_that_is_stuck_in_a_step_is_ended(
+    supervised: Supervised, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_client, "STUCK_S", 100.0)
+    first = supervised.ready()
+    events = supervised.submit()
+    first.busy_s = 99.0
+    n_pings = len(first.sent)
+    assert eventually(lambda: len(first.sent) > n_pings + 5)
+    assert supervised.client.status().n_restarts == 0
+    first.busy_s = 101.0
+    second = supervised.ready()
+    assert "running for 101 s" in next(s.detail for s in supervised.seen if s.state is EngineState.RESTARTING)
+    assert [submit.id for submit in second.submits] == ["a"]
+    assert not events
+
+
+def test_a_pulse_says_how_long_the_step_has_been_running() -> None:
+    pulse = Pulse()
+    assert pulse.busy_s == 0.0
+    with pulse.step():
+        time.sleep(0.02)
+        assert 0.02 <= pulse.busy_s < 10.0
+    assert pulse.busy_s == 0.0
+    with pytest.raises(ValueError, match="broken"), pulse.step():
+        raise ValueError("broken")
+    assert pulse.busy_s == 0.0
 
 
 def test_degraded_is_told_and_ends_with_the_engine(supervised: Supervised) -> None:

@@ -22,7 +22,7 @@ def test_elsewhere_one_line_for_each(capsys: pytest.CaptureFixture[str]) -> None
     with Bars() as bars:
         use(bars)
     out, err = capsys.readouterr()
-    assert (out, err) == ("", "lucebox: fetching a-model 100 MB\nlucebox: loading target\n")
+    assert (out, err) == ("", "lucebox: fetching a-model 100 MB\nlucebox: loading: target\n")
 
 
 def test_a_terminal_gets_bars_and_keeps_none(
@@ -37,7 +37,7 @@ def test_a_terminal_gets_bars_and_keeps_none(
     assert out == ""
     assert "fetching a-model" in err
     assert "100 of 100 MB" in err
-    assert "loading target" in err
+    assert "loading: target" in err
     assert err.endswith("\x1b[2K")
 
 

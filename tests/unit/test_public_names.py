@@ -30,6 +30,7 @@ def test_the_packages_names() -> None:
         "Chunk",
         "Completion",
         "Engine",
+        "Grammar",
         "SamplingParams",
         "SpeculativeParams",
         "__version__",

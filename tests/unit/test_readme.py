@@ -55,7 +55,8 @@ def test_every_flag_mentioned_exists() -> None:
     known |= options_of(parser())
     for path in (PACKAGE / "bench").glob("*.py"):
         known |= set(re.findall(r'add_argument\(\s*"(--[a-z-]+)"', path.read_text(encoding="utf-8")))
-    mentioned = set(re.findall(r"(?<![\w-])(--[a-z][a-z-]+)", TEXT))
+    ours = re.sub(r"^```dockerfile\n.*?^```$", "", TEXT, flags=re.DOTALL | re.MULTILINE)
+    mentioned = set(re.findall(r"(?<![\w-])(--[a-z][a-z-]+)", ours))
     assert mentioned
     assert mentioned <= known
 
@@ -156,3 +157,18 @@ def test_licence_and_changelog() -> None:
 def test_lines_fit_a_screen() -> None:
     prose = re.sub(r"^\|.*$|^```.*?^```$", "", TEXT, flags=re.DOTALL | re.MULTILINE)
     assert not [line for line in prose.splitlines() if len(line) > 145]
+
+
+def anchor(heading: str) -> str:
+    """As GitHub makes it of a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def test_contents_and_links_lead_somewhere() -> None:
+    headings = re.findall(
+        r"^#{2,4} (.+)$", re.sub(r"^```.*?^```$", "", TEXT, flags=re.DOTALL | re.MULTILINE), re.MULTILINE
+    )
+    linked = set(re.findall(r"\]\(#([^)]+)\)", TEXT))
+    assert linked <= {anchor(heading) for heading in headings}
+    chapters = {anchor(heading) for heading in re.findall(r"^## (.+)$", TEXT, re.MULTILINE)}
+    assert chapters <= linked

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -36,6 +37,10 @@ def test_defaults_are_settled(target: str) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere file names are Unicode")
+def test_a_draft_device_that_is_left_open_needs_no_draft_model(target: str) -> None:
+    assert resolve_engine(EngineOptions(target_model=target, draft_device="AUTO")).draft is None
+
+
 def test_a_folder_that_is_no_unicode_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "\udcff"
     folder.mkdir()
@@ -151,6 +156,10 @@ def test_a_large_context_is_limited_unless_asked_for(tmp_path: Path) -> None:
         ),
         ({"draft_quant": "q4_0"}, "--draft-quant q4_0 is for a draft model"),
         ({"draft_vocab": 100}, "--draft-vocab 100 is for a draft model"),
+        ({"draft_device": "CPU"}, "--draft-device CPU is for a draft model"),
+        ({"draft_threads": 2}, "--draft-threads 2 is for a draft model"),
+        ({"draft_threads": 2, "draft_model": "suffix"}, "--draft-threads 2 is for a draft model"),
+        ({"draft_device": "CPU", "drafter": "none"}, "--draft-device CPU is for a draft model"),
         ({"draft_model": "self:q4_0", "draft_vocab": 100_000}, "more than the 272 tokens"),
         ({"target_device": "CPU,"}, "'CPU,' has no name between its commas"),
         ({"target_device": "auto,"}, "--target-device 'auto,' has no name"),
@@ -251,3 +260,59 @@ def test_downloads_report_the_model_they_are_of(target: str, monkeypatch: pytest
     options = EngineOptions(target_model="a", draft_model="b")
     resolve_engine(options, on_progress=lambda *report: seen.append(report))
     assert seen == [("a", 1, 2), ("b", 1, 2)]
+
+
+def test_a_server_decodes_four_at_once_and_everything_else_one(target: str) -> None:
+    engine = EngineOptions(target_model=target)
+    assert resolve_engine(engine).n_parallel == 1
+    assert resolve(ServerOptions(engine=engine)).engine.n_parallel == 4
+    asked = EngineOptions(target_model=target, parallel=2)
+    assert resolve_engine(asked).n_parallel == resolve(ServerOptions(engine=asked)).engine.n_parallel == 2
+
+
+def test_settings_of_the_queue_and_the_prefix_cache_arrive(target: str, tmp_path: Path) -> None:
+    file = tmp_path / "prefixes"
+    options = ServerOptions(
+        engine=EngineOptions(target_model=target, prefix_cache=4096),
+        max_queue=7,
+        request_timeout=30,
+        prefix_cache_file=str(file),
+    )
+    engine = resolve(options).engine
+    assert (engine.n_prefix_tokens, engine.max_queue, engine.timeout_s) == (4096, 7, 30)
+    assert engine.prefix_file == str(file)
+    plain = resolve(ServerOptions(engine=EngineOptions(target_model=target))).engine
+    assert (plain.n_prefix_tokens, plain.timeout_s, plain.prefix_file) == (None, None, None)
+    assert resolve_engine(EngineOptions(target_model=target, prefix_cache="off")).n_prefix_tokens == 0
+
+
+@pytest.mark.parametrize(("name", "prefix_cache"), [("", "auto"), ("no/file", "auto"), ("file", "off")])
+def test_a_prefix_cache_file_that_cannot_be_is_refused(
+    target: str, tmp_path: Path, name: str, prefix_cache: str
+) -> None:
+    engine = EngineOptions(target_model=target, prefix_cache=prefix_cache)
+    options = ServerOptions(engine=engine, prefix_cache_file=str(tmp_path / name))
+    with pytest.raises(ConfigError, match="--prefix-cache-file"):
+        resolve(options)
+
+
+@pytest.mark.parametrize(
+    ("kind", "asked", "pooling"),
+    [
+        (None, "auto", "mean"),
+        (0, "auto", "mean"),
+        (1, "auto", "mean"),
+        (2, "auto", "cls"),
+        (3, "auto", "last"),
+        (4, "auto", "mean"),
+        ("last", "auto", "mean"),
+        (3, "mean", "mean"),
+        (None, "cls", "cls"),
+    ],
+)
+def test_pooling_is_the_files_unless_asked_for(
+    tmp_path: Path, kind: int | str | None, asked: Literal["auto", "mean", "cls"], pooling: str
+) -> None:
+    path = write_tiny(tmp_path / "tiny.gguf", metadata={"llama.pooling_type": kind})
+    options = ServerOptions(engine=EngineOptions(target_model=str(path)), pooling=asked)
+    assert resolve(options).pooling == pooling

@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from lucebox.core import Distribution, Float32Array
-from lucebox.errors import LogitsError
+from lucebox.errors import LogitsError, NoTokenError
 from lucebox.sampling import SamplingParams
 from lucebox.sampling.draw import sample
 from lucebox.sampling.history import TokenHistory
+from lucebox.sampling.random import Purpose, RoundRandom
 from lucebox.sampling.sampler import Sampler
 
 N_VOCAB = 40
@@ -44,6 +46,17 @@ def oracle(
     likeliest = [i for i in likeliest if weights[i] > 0 and weights[i] >= params.min_p]
     if params.top_k:
         likeliest = likeliest[: params.top_k]
+    if params.typical_p < 1:
+        total = sum(weights[i] for i in likeliest)
+        surprise = {i: -math.log(weights[i] / total) for i in likeliest}
+        entropy = sum(weights[i] / total * surprise[i] for i in likeliest)
+        typical, cumulated = [], 0.0
+        for i in sorted(likeliest, key=lambda i: abs(surprise[i] - entropy)):
+            if cumulated >= params.typical_p * total:
+                break
+            typical.append(i)
+            cumulated += weights[i]
+        likeliest = [i for i in likeliest if i in typical]
     total, kept, cumulated = sum(weights[i] for i in likeliest), [], 0.0
     for i in likeliest:
         if params.top_p < 1 and cumulated >= params.top_p * total:
@@ -81,6 +94,9 @@ def assert_law(
         SamplingParams(top_p=0.9),
         SamplingParams(min_p=0.1),
         SamplingParams(min_p=1.0),
+        SamplingParams(typical_p=0.2),
+        SamplingParams(typical_p=0.9),
+        SamplingParams(typical_p=0.9, top_p=0.8, top_k=20),
         SamplingParams(repetition_penalty=1.7),
         SamplingParams(repetition_penalty=0.6),
         SamplingParams(frequency_penalty=0.9),
@@ -105,6 +121,7 @@ def test_each_parameter(params: SamplingParams) -> None:
         top_k=st.sampled_from([0, 1, 4, 10]),
         top_p=st.sampled_from([0.31, 0.93, 1.0]),
         min_p=st.sampled_from([0.0, 0.0137]),
+        typical_p=st.sampled_from([0.2713, 0.8519, 1.0]),
         repetition_penalty=st.sampled_from([1.0, 1.3]),
         frequency_penalty=st.sampled_from([0.0, 0.4]),
         presence_penalty=st.sampled_from([0.0, 0.7]),
@@ -211,9 +228,20 @@ def test_a_broken_model_is_not_silent(params: SamplingParams) -> None:
     row[17] = np.nan
     with pytest.raises(LogitsError, match=r"NaN.*hash"):
         Sampler(params, N_VOCAB, []).law(row)
-    banned = SamplingParams(temperature=params.temperature, top_k=params.top_k, logit_bias={0: -100.0})
     with pytest.raises(LogitsError, match="no token"):
+        Sampler(params, N_VOCAB, []).law(np.full(N_VOCAB, -np.inf, np.float32))
+
+
+@pytest.mark.parametrize(
+    "params", [SamplingParams(), SamplingParams(temperature=0.0), SamplingParams(top_k=4)]
+)
+def test_a_request_that_bans_all_that_a_sound_model_knows_is_to_blame(params: SamplingParams) -> None:
+    banned = replace(params, logit_bias={0: -100.0})
+    with pytest.raises(NoTokenError, match="bans every token") as raised:
         Sampler(banned, 1, []).law(np.zeros(1, np.float32))
+    assert raised.value.param == "logit_bias"
+    with pytest.raises(LogitsError):
+        Sampler(banned, 1, []).law(np.full(1, np.nan, np.float32))
 
 
 def test_rows_of_a_batch_may_be_views() -> None:
@@ -239,3 +267,58 @@ def test_argmax_is_the_law_s_without_the_law() -> None:
         logits = (2.0 * rng.standard_normal(30)).astype(np.float32)
         extra = rng.integers(0, 30, 3).tolist()
         assert sampler.argmax(logits, extra) == sampler.law(logits, extra).argmax()
+
+
+def test_temperature_zero_knows_nothing_atypical() -> None:
+    params = SamplingParams(temperature=0.0, typical_p=0.01, xtc_probability=1.0, xtc_threshold=0.0)
+    sampler = Sampler(params, N_VOCAB, [])
+    best = int(np.argmax(logits()))
+    assert sampler.law(logits()).dense()[best] == 1.0
+    assert sampler.argmax(logits()) == best
+    assert sampler.law(logits(), uncollapsed=True).argmax() == best
+
+
+def test_argmax_is_the_law_s_where_the_likeliest_is_left_out() -> None:
+    for params in (
+        SamplingParams(typical_p=0.3),
+        SamplingParams(xtc_probability=1.0, xtc_threshold=0.05),
+        SamplingParams(xtc_probability=0.5, xtc_threshold=0.05),
+    ):
+        sampler = Sampler(params, N_VOCAB, [1], seed=3)
+        rows = [logits(seed) for seed in range(20)]
+        assert [sampler.argmax(row, [5]) for row in rows] == [sampler.law(row, [5]).argmax() for row in rows]
+        assert any(sampler.argmax(row) != int(np.argmax(row)) for row in rows)
+
+
+XTC = SamplingParams(xtc_probability=0.5, xtc_threshold=0.02)
+
+
+def test_xtc_strikes_by_seed_and_place_alone() -> None:
+    """The same law at a place, whatever rounds led there, and whoever asks: what keeps speculation exact."""
+    row, text = logits(), [4, 9, 2, 2, 7, 1, 30, 3]
+    alone = [Sampler(XTC, N_VOCAB, PROMPT, text[:n], seed=11).law(row).dense() for n in range(9)]
+    sampler = Sampler(XTC, N_VOCAB, PROMPT, seed=11)
+    for n in range(9):
+        assert np.array_equal(sampler.law(row, text[:n]).dense(), alone[n])
+        assert np.array_equal(sampler.ahead(text[:n]).law(row).dense(), alone[n])
+    sampler.commit(text[:5])
+    assert np.array_equal(sampler.law(row, text[5:7]).dense(), alone[7])
+    assert len({law.tobytes() for law in alone}) == 2  # struck or not, and both occur
+
+
+def test_xtc_strikes_as_often_as_asked() -> None:
+    params = SamplingParams(xtc_probability=0.3, xtc_threshold=0.02)
+    best = int(np.argmax(logits()))
+    struck = sum(
+        Sampler(params, N_VOCAB, [0] * place, seed=seed).law(logits()).prob(best) == 0.0
+        for seed in range(40)
+        for place in range(50)
+    )
+    assert abs(struck / 2000 - 0.3) < 0.04
+
+
+def test_xtc_does_not_use_the_numbers_of_anybody_else() -> None:
+    """Were the strike's number the draw's too, a struck place would always draw from one end of the law."""
+    random = RoundRandom(5, 7)
+    draws = {random.at_position(7, purpose) for purpose in Purpose}
+    assert len(draws) == len(Purpose)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterator
 
 import httpx
 import pytest
 
+from lucebox.core import Origin
+from lucebox.engine.messages import Event, Finish, StepEvent, Submit
+from lucebox.engine.timings import Timings
 from lucebox.errors import ContextLengthError, EngineError
-from tests.support.scripted_engine import Script, fails, says
+from tests.support.scripted_engine import EOS, Script, fails, says
 from tests.support.serving import CHAT, HELLO, serving
 
 HI = says(b"Hi there")
@@ -38,6 +42,16 @@ def test_one_line_per_request(caplog: pytest.LogCaptureFixture, stream: bool) ->
     assert "hello" not in line  # nothing of what was said
 
 
+def test_what_was_known_of_a_prompt_and_how_fast_the_rest_was(caplog: pytest.LogCaptureFixture) -> None:
+    def script(submit: Submit) -> Iterator[Event]:
+        timings = Timings(cache_n=8, prompt_n=4, prompt_ms=10.0, predicted_n=1, predicted_ms=10.0)
+        finish = Finish(reason="stop", timings=timings)
+        yield StepEvent(id=submit.id, tokens=[EOS], origins=[Origin.PLAIN], finish=finish)
+
+    (line,) = lines_of(caplog, script, False, {})
+    assert "prompt 12 tokens (8 known) in 10 ms at 400.0/s" in line
+
+
 def test_a_failed_stream_says_why(caplog: pytest.LogCaptureFixture) -> None:
     (line,) = lines_of(caplog, fails(EngineError("it died"), b"x"), True, {})
     assert line.endswith("it died")
@@ -47,7 +61,7 @@ def test_a_failed_stream_says_why(caplog: pytest.LogCaptureFixture) -> None:
 def test_a_refusal_says_why_and_claims_no_speed(caplog: pytest.LogCaptureFixture, stream: bool) -> None:
     (line,) = lines_of(caplog, fails(ContextLengthError(64, 70)), stream, {})
     assert " 400 " in line
-    assert "70 tokens" in line
+    assert line.endswith("context_length_exceeded: messages")
     assert "/s" not in line
 
 
@@ -82,7 +96,7 @@ def test_every_answer_has_its_id() -> None:
 )
 def test_api_key(header: str | None, status: int) -> None:
     async def run() -> None:
-        async with serving(HI, api_key="s3cret") as server:
+        async with serving(HI, api_keys=("other", "s3cret")) as server:
             headers = {} if header is None else {"authorization": header}
             response = await server.post(CHAT, {"messages": HELLO}, headers=headers)
             assert response.status_code == status

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 import pytest
 
+from lucebox.core import Origin
+from lucebox.engine.messages import Event, Finish, StepEvent, Submit
+from lucebox.engine.timings import Timings
 from lucebox.errors import RequestError
-from tests.support.scripted_engine import BOS, says
+from tests.support.scripted_engine import BOS, EOS, says
 from tests.support.serving import CHAT, HELLO, ask, events, server_config, serving
 
 HI = says(b"Hi ", b"there")
@@ -18,6 +22,22 @@ HI = says(b"Hi ", b"there")
 def text_of(chunks: list[Any], index: int = 0) -> str:
     deltas = [c for chunk in chunks for c in chunk["choices"] if c["index"] == index]
     return "".join(choice["delta"].get("content", "") for choice in deltas)
+
+
+def test_what_one_choice_computed_was_not_known_from_other_requests() -> None:
+    def script(submit: Submit) -> Iterator[Event]:
+        n_prompt, is_first = len(submit.prompt), submit.id.endswith("/0")
+        n_known = 2 if is_first else n_prompt - 1
+        timings = Timings(cache_n=n_known, prompt_n=n_prompt - n_known, prompt_ms=1.0)
+        finish = Finish(reason="stop", timings=timings)
+        yield StepEvent(id=submit.id, tokens=[97, EOS], origins=[Origin.PLAIN] * 2, finish=finish)
+
+    answer = ask(script, CHAT, {"messages": HELLO, "n": 3}).json()
+    usage, timings = answer["usage"], answer["timings"]
+    assert usage["prompt_tokens_details"] == {"cached_tokens": 2}
+    assert timings["cache_n"] == 2 + 2 * (usage["prompt_tokens"] - 1)
+    assert timings["prompt_n"] == usage["prompt_tokens"] - 2 + 2
+    assert timings["prompt_per_second"] == timings["prompt_n"] * 1000 / 3
 
 
 def test_whole_answer() -> None:
@@ -34,14 +54,17 @@ def test_whole_answer() -> None:
         "prompt_tokens": n_prompt,
         "completion_tokens": 9,
         "total_tokens": n_prompt + 9,
+        "prompt_tokens_details": {"cached_tokens": 0},
     }
     assert answer["timings"] == {
+        "cache_n": 0,
         "prompt_n": n_prompt,
         "prompt_ms": 10.0,
         "prompt_per_second": 1200.0,
         "predicted_n": 9,
         "predicted_ms": 100.0,
         "predicted_per_second": 90.0,
+        "n_forced": 0,
         "draft_n": 9,
         "draft_n_accepted": 6,
         "draft_ms": 20.0,
@@ -228,7 +251,7 @@ def test_text_too_long_to_tokenise() -> None:
     async def run() -> None:
         async with serving(HI) as server:
 
-            def refuse(_: Any) -> list[int]:
+            def refuse(*_: Any, **__: Any) -> list[int]:
                 raise RequestError("too long", param="prompt", code="context_length_exceeded")
 
             server.text.encode_chat = refuse  # type: ignore[method-assign]

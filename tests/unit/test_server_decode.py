@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lucebox.server.decode import decode
@@ -39,6 +39,10 @@ def bodies(struct: type[msgspec.Struct]) -> st.SearchStrategy[dict[str, Any]]:
     return st.builds(lambda a, b: {**a, **b}, st.fixed_dictionaries(start), fields)
 
 
+# Many fields of many types: a busy machine takes its time to think of bodies.
+patient = settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+
+
 def refusal(understand: Callable[[], object]) -> ApiError | None:
     try:
         understand()
@@ -47,6 +51,7 @@ def refusal(understand: Callable[[], object]) -> ApiError | None:
     return None
 
 
+@patient
 @given(bodies(ChatRequest))
 def test_chat(body: dict[str, Any]) -> None:
     def understand() -> None:
@@ -59,6 +64,7 @@ def test_chat(body: dict[str, Any]) -> None:
     assert error is None or (error.status == 400 and error.param)
 
 
+@patient
 @given(bodies(CompletionRequest))
 def test_completions(body: dict[str, Any]) -> None:
     def understand() -> None:

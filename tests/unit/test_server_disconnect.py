@@ -6,28 +6,15 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Iterator
 
 import pytest
 from starlette.types import Message
 
-from lucebox.engine.messages import StepEvent, Submit
 from lucebox.errors import EngineError
 from lucebox.server import answer
 from lucebox.server.shutdown import ending_requests_on_signals
-from tests.support.scripted_engine import says, steps
-from tests.support.serving import CHAT, HELLO, TEXT, Connection, Server, http_scope, serving
-
-
-def endless(submit: Submit) -> Iterator[StepEvent]:
-    while True:
-        yield from steps(submit, [b"x"], None)
-        time.sleep(0.001)
-
-
-async def until_submitted(server: Server, n: int = 1) -> None:
-    while len(server.engine.submits) < n:
-        await asyncio.sleep(0.001)
+from tests.support.scripted_engine import endless, says
+from tests.support.serving import CHAT, HELLO, TEXT, Connection, http_scope, serving
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -38,7 +25,7 @@ def test_a_client_that_leaves_ends_its_generation(path: str, stream: bool) -> No
             start = {"messages": HELLO} if path == CHAT else {"prompt": "a"}
             connection = Connection({**start, "n": 2, "stream": stream})
             answering = asyncio.create_task(server.app(http_scope(path), connection.receive, connection.send))
-            await until_submitted(server, 2)
+            await server.until_submitted(2)
             if stream:
                 await connection.got_body.wait()
             connection.leave()
@@ -56,7 +43,7 @@ def test_a_client_that_leaves_before_the_first_token() -> None:
             server.engine.gate.clear()
             connection = Connection({"messages": HELLO, "stream": True})
             answering = asyncio.create_task(server.app(http_scope(CHAT), connection.receive, connection.send))
-            await until_submitted(server)
+            await server.until_submitted()
             connection.leave()
             await asyncio.wait_for(answering, 5)
             assert server.engine.wait_cancelled()
@@ -125,7 +112,7 @@ def test_shutting_down_ends_requests_with_an_error(stream: bool) -> None:
     async def run() -> None:
         async with serving(endless) as server:
             asking = asyncio.create_task(server.post(CHAT, {"messages": HELLO, "stream": stream}))
-            await until_submitted(server)
+            await server.until_submitted()
             await asyncio.sleep(0.01)
             server.service.abort(EngineError("the server is shutting down"))
             response = await asyncio.wait_for(asking, 5)
@@ -147,7 +134,7 @@ def test_a_signal_ends_requests_after_a_while_and_is_passed_on(number: signal.Si
             async with serving(endless) as server:
                 with ending_requests_on_signals(server.service, drain_s=0.05):
                     asking = asyncio.create_task(server.post(CHAT, {"messages": HELLO, "stream": True}))
-                    await until_submitted(server)
+                    await server.until_submitted()
                     start_s = time.monotonic()
                     os.kill(os.getpid(), number)
                     response = await asyncio.wait_for(asking, 5)

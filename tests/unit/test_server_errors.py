@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lucebox.engine.messages import StepEvent
-from lucebox.errors import ContextLengthError, EngineError, LuceboxError, ModelFileError
+from lucebox.errors import ContextLengthError, EngineError, LuceboxError, ModelFileError, NoTokenError
 from lucebox.server.errors import without_folders
 from tests.support.scripted_engine import fails, says, steps
 from tests.support.serving import CHAT, HELLO, TEXT, Connection, ask, http_scope, serving
@@ -24,7 +24,7 @@ def test_unknown_route_and_method() -> None:
         async with serving(HI) as server:
             missing = await server.http.get("/v1/nothing")
             assert missing.status_code == 404
-            assert missing.json()["error"]["message"] == "Invalid URL (GET /v1/nothing)"
+            assert missing.json()["error"]["message"] == "Invalid URL (GET /v1/nothing)."
             wrong = await server.http.get(CHAT)
             assert wrong.status_code == 405
             assert wrong.json()["error"]["type"] == "invalid_request_error"
@@ -93,6 +93,29 @@ def test_one_failed_choice_ends_the_others() -> None:
     asyncio.run(run())
 
 
+JSON_OBJECT = {"type": "json_object"}
+TOOLS = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
+# Where grammars come from: path, what the request has, the field to be named.
+GRAMMARS: list[tuple[str, dict[str, Any], str]] = [
+    (CHAT, {"messages": HELLO, "response_format": JSON_OBJECT}, "response_format"),
+    (CHAT, {"messages": HELLO, "grammar": 'root ::= "a"'}, "grammar"),
+    (CHAT, {"messages": HELLO, "tools": TOOLS}, "tools"),
+    (CHAT, {"messages": HELLO, "tools": TOOLS, "response_format": JSON_OBJECT}, "response_format"),
+    (TEXT, {"prompt": "a", "response_format": JSON_OBJECT}, "response_format"),
+    (TEXT, {"prompt": "a", "grammar": 'root ::= "a"'}, "grammar"),
+    ("/v1/responses", {"input": "a", "text": {"format": JSON_OBJECT}}, "text.format"),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "field"), GRAMMARS)
+def test_grammars_that_fail_on_the_way_are_named_as_the_request_does(
+    path: str, body: dict[str, Any], field: str
+) -> None:
+    response = ask(fails(NoTokenError("nothing can come next", param="grammar")), path, body)
+    assert response.status_code == 400
+    assert response.json()["error"]["param"] == field
+
+
 def test_while_loading_and_after_a_failure() -> None:
     async def run() -> None:
         async with serving(HI, ready=False) as server:
@@ -138,7 +161,7 @@ def test_a_restart_that_fails_answers_who_waits() -> None:
 
 
 def test_bugs_show_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
-    def broken(_: Any) -> Any:
+    def broken(*_: Any, **__: Any) -> Any:
         raise AssertionError
 
     async def run() -> None:
@@ -211,9 +234,11 @@ def test_too_many_requests_are_turned_away_whole(stream: bool) -> None:
             server.engine.gate.clear()
             server.engine._max_in_flight = 2
             response = await server.post(CHAT, {**BODY, "n": 3, "stream": stream})
-            assert response.status_code == 503
+            assert response.status_code == 429
             assert response.headers["retry-after"]
-            assert "already has 2 requests" in response.json()["error"]["message"]
+            error = response.json()["error"]
+            assert "already has 2 requests" in error["message"]
+            assert (error["type"], error["code"]) == ("rate_limit_error", "rate_limit_exceeded")
             assert server.engine.wait_cancelled(2)
 
     asyncio.run(run())

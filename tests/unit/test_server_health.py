@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+import lucebox
 from lucebox.engine.messages import Degraded, Loading
 from lucebox.errors import EngineError
 from tests.support.scripted_engine import says
-from tests.support.serving import CHAT, HELLO, serving
+from tests.support.serving import CHAT, HELLO, Server, serving
 
 
 def test_health_follows_the_engine() -> None:
@@ -24,6 +25,7 @@ def test_health_follows_the_engine() -> None:
                 "n_restarts": 0,
                 "quiet_s": 0.0,
                 "degraded": "",
+                "version": lucebox.__version__,
             }
             server.engine.become_ready()
             while (ready := await server.http.get("/health")).json()["detail"] == "tokenizer":
@@ -61,13 +63,28 @@ def test_health_follows_the_engine() -> None:
     asyncio.run(run())
 
 
+def test_a_refusal_while_loading_says_how_far_it_is() -> None:
+    async def message(server: Server) -> str:
+        refused = await server.post(CHAT, {"messages": HELLO})
+        assert refused.status_code == 503
+        assert refused.json()["error"]["code"] == "engine_loading"
+        return str(refused.json()["error"]["message"])
+
+    async def run() -> None:
+        async with serving(says(b"x"), ready=False) as server:
+            assert await message(server) == "The model is loading"  # before anything is known
+            server.engine._dispatch(Loading("target model x.gguf", 0.25))
+            assert await message(server) == "The model is loading (target model x.gguf, 25%)"
+
+    asyncio.run(run())
+
+
 def test_requests_in_flight_are_counted() -> None:
     async def run() -> None:
         async with serving(says(b"a", b"b")) as server:
             server.engine.gate.clear()
             asking = asyncio.create_task(server.post(CHAT, {"messages": HELLO}))
-            while not server.engine.submits:
-                await asyncio.sleep(0.001)
+            await server.until_submitted()
             assert (await server.http.get("/health")).json()["n_in_flight"] == 1
             server.engine.gate.set()
             await asking

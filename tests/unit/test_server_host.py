@@ -67,7 +67,7 @@ def test_what_does_not_arrive_at_the_loopback_may_have_any_name(at: Any) -> None
 
 def test_an_open_address_or_a_key_allows_any_name() -> None:
     assert answer("box.example", host="0.0.0.0")[0] == 200
-    assert answer("box.example", api_key="k")[0] == 401  # the key decides, not the name
+    assert answer("box.example", api_keys=("k",))[0] == 401  # the key decides, not the name
 
 
 @pytest.mark.parametrize(

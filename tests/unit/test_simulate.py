@@ -125,5 +125,5 @@ def test_a_missing_matplotlib_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path
         return find(name, *arguments, **options)
 
     monkeypatch.setattr(builtins, "__import__", find_all_but_matplotlib)
-    with pytest.raises(ConfigError, match=r'pip install "lucebox\[plots\]"'):
+    with pytest.raises(ConfigError, match=r"pip install -e '\.\[plots\]'"):
         plot_positions(tmp_path / "plot.png", {})

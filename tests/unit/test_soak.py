@@ -219,6 +219,7 @@ def test_nobody_depends_on_anybody_and_nothing_is_left(
             n_room = N_CTX - len(asked.prompt)
             assert len(answer.tokens) == min(asked.params.max_tokens or n_room, n_room)
         check_timings(answer)
+    harness.pool.forget()
     assert harness.draft.cache.n_free == harness.draft.cache.n_cells
     harness.draft.cache.check_integrity()
     for learner in (*clients.controllers, *harness.pool.singles()):

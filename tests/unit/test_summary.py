@@ -21,10 +21,15 @@ def test_one_drafter() -> None:
         "answer": "11 tokens in 400 ms, 27.5 tokens/s",
         "guesses": "5 of 6 accepted (83%)",
         "rounds": "2 of 6 with guesses, 3.50 tokens each (mean acceptance length)",
-        "by position": "100% 50% 50% 50%",
+        "lengths": "3.0 on average: 2 (1×), 4 (1×)",
+        "by position": "100% 50% 50% 50% of these rounds",
         "drafter": "model",
         "time": "50 ms drafting (10%), 320 ms verifying",
     }
+
+
+def test_what_was_known_of_the_prompt() -> None:
+    assert lines(COST + Timings(cache_n=24))["prompt"].endswith("tokens/s, 24 more known from before")
 
 
 def test_several_drafters() -> None:
@@ -36,7 +41,7 @@ def test_several_drafters() -> None:
 
 def test_long_drafts_stay_on_a_line() -> None:
     shown = lines(COST + DraftedRound("suffix", 60, 60, 60).timings())["by position"]
-    assert shown.split() == ["100%"] * 16 + ["…"]
+    assert shown.split() == [*["100%"] * 16, "…", "of", "these", "rounds"]
 
 
 def test_an_answer_without_guesses() -> None:

@@ -175,3 +175,16 @@ def test_the_first_differences_are_shown() -> None:
     assert ours.differences(theirs) == [Difference(3, b"$", b"&"), Difference(5, b"&", b"$")]
     assert ours.differences(theirs, limit=1) == [Difference(3, b"$", b"&")]
     assert ours.digest() != theirs.digest()
+
+
+def test_a_message_of_harmony_ends_no_generation() -> None:
+    metadata = byte_level_metadata()
+    names = ["<|end|>", "<|return|>", "<|call|>"]
+    metadata["tokenizer.ggml.tokens"] += names
+    metadata["tokenizer.ggml.token_type"] += [int(TokenType.CONTROL)] * 3
+    vocab = Vocabulary.from_metadata(metadata)
+    assert {vocab.texts[token] for token in vocab.eog_ids} >= {"<|return|>", "<|call|>"}
+    assert names[0] not in {vocab.texts[token] for token in vocab.eog_ids}
+    metadata["tokenizer.ggml.tokens"][-1] = "<|other|>"
+    vocab = Vocabulary.from_metadata(metadata)
+    assert names[0] in {vocab.texts[token] for token in vocab.eog_ids}
