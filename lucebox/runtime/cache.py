@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lucebox.core import Int32Array
+from lucebox.errors import OutOfCellsError
 from lucebox.runtime.cells import CellPool
 from lucebox.runtime.rows import Rows
 
@@ -93,11 +94,28 @@ class Cache:
 
     def reserve(self, rows: Rows) -> Int32Array:
         """int32[n_rows]: a cell per row, pending until committed or until the next forward. Raises
-        OutOfCellsError, changing nothing but that rows left pending by an earlier forward are gone."""
+        OutOfCellsError, changing nothing but that rows left pending by an earlier forward are gone.
+
+        The cells of a sequence ascend with its tokens, as long as free ones lie above: attention sums in the
+        order of the cells, so its last bits do not depend on which cells others hold.
+        """
         self.drop_pending()
-        cells = self._pool.take(len(rows))
-        self._pending = Pending(rows, cells, rows.distinct_sequences())
+        if len(rows) > self.n_free:
+            raise OutOfCellsError(len(rows), self.n_free, self.n_cells)
+        sequences = rows.distinct_sequences()
+        if len(sequences) == 1:
+            cells = self._pool.take(len(rows), above=self._last_cell(int(rows.sequences[0])))
+        else:
+            cells = np.empty(len(rows), np.int32)
+            for sequence in sorted(sequences):
+                own = np.flatnonzero(rows.sequences == sequence)
+                cells[own] = self._pool.take(len(own), above=self._last_cell(sequence))
+        self._pending = Pending(rows, cells, sequences)
         return cells
+
+    def _last_cell(self, sequence: int) -> int:
+        state = self._sequences[sequence]
+        return int(state.cells[state.n - 1]) if state.n else -1
 
     def drop_pending(self) -> None:
         """Frees the cells of rows that were never committed."""

@@ -9,7 +9,7 @@ from lucebox.errors import OutOfCellsError
 
 
 class CellPool:
-    """`n_cells` reference-counted cells. The lowest free ones are handed out first, so that graphs stay
+    """`n_cells` reference-counted cells. The lowest that serve are handed out first, so that graphs stay
     short."""
 
     def __init__(self, n_cells: int) -> None:
@@ -18,27 +18,31 @@ class CellPool:
         self._holders = np.zeros(n_cells, np.int32)
         self._lowest_free = 0  # no free cell below this one
 
-    def take(self, n: int) -> Int32Array:
-        """int32[n]: the n lowest free cells, ascending, each held once. Raises OutOfCellsError."""
+    def take(self, n: int, *, above: int = -1) -> Int32Array:
+        """int32[n]: the n lowest free cells above the cell `above` or, where there are too few of them, the n
+        lowest of all; ascending, each held once. Raises OutOfCellsError."""
         if n > self.n_free:
             raise OutOfCellsError(n, self.n_free, self.n_cells)
-        low = self._lowest_free
-        if n == 1 and self._holders[low] == 0:  # one step of plain decoding, nearly always
-            self._holders[low] = 1
-            self._lowest_free = low + 1
-            self.n_free -= 1
-            return np.array((low,), np.int32)
-        # The usual case: free cells lie together, so a short window is searched first.
-        window = self._holders[low : low + 4 * n + 64]
-        cells = np.flatnonzero(window == 0)[:n]
-        if len(cells) < n:
-            cells = np.flatnonzero(self._holders[low:] == 0)[:n]
-        taken = (cells + low).astype(np.int32)
+        low = max(self._lowest_free, above + 1)
+        taken = self._free_from(low, n)
+        if len(taken) < n:
+            low = self._lowest_free
+            taken = self._free_from(low, n)
         self._holders[taken] = 1
         self.n_free -= n
-        if n:
+        if n and low == self._lowest_free:
             self._lowest_free = int(taken[-1]) + 1
         return taken
+
+    def _free_from(self, low: int, n: int) -> Int32Array:
+        """The first n free cells from `low` on, or all there are."""
+        if n == 1 and low < self.n_cells and self._holders[low] == 0:  # one step of plain decoding, mostly
+            return np.array((low,), np.int32)
+        # The usual case: free cells lie together, so a short window is searched first.
+        cells = np.flatnonzero(self._holders[low : low + 4 * n + 64] == 0)[:n]
+        if len(cells) < n:
+            cells = np.flatnonzero(self._holders[low:] == 0)[:n]
+        return (cells + low).astype(np.int32)
 
     def hold(self, cells: Int32Array) -> None:
         """One more holder for each of `cells`, which are distinct."""

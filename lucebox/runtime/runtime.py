@@ -271,7 +271,7 @@ class Runtime:
 
     def _shape(self, rows: Rows, cells: Int32Array, n_wanting: int) -> Shape:
         n = len(rows)
-        n_kv = int(cells[-1]) + 1
+        n_kv = int(cells.max()) + 1
         for sequence in rows.distinct_sequences():
             n_kv = max(n_kv, self.cache.n_kv(sequence))
         n_rows = row_bucket(n)

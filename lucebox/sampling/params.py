@@ -131,6 +131,15 @@ class SamplingParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     @staticmethod
     def _check_range(name: str, value: float, low: float, high: float, *, low_open: bool = False) -> None:
         too_low = value <= low if low_open else value < low
-        if not math.isfinite(value) or too_low or value > high:
-            bounds = f"{'(' if low_open else '['}{low:g}, {high:g}]"
-            raise RequestError(f"{name} must be in {bounds}, not {value!r}", param=name)
+        if math.isfinite(value) and not too_low and value <= high:
+            return
+        if too_low:
+            bound = f"{'over' if low_open else 'at least'} {_number(low)}"
+        else:
+            bound = f"at most {_number(high)}" if math.isfinite(value) else "a finite number"
+        raise RequestError(f"{name} must be {bound}, not {value!r:.40}", param=name)
+
+
+def _number(value: float) -> str:
+    """As it is written: without the exponents of large ones."""
+    return str(value) if isinstance(value, int) else f"{value:g}"

@@ -122,7 +122,9 @@ def _field_error(text: str, struct: type[msgspec.Struct], at: str = "") -> ApiEr
     """msgspec's complaint in OpenAI's words, about what stands at `at`."""
     match = _AT.fullmatch(text)
     assert match is not None
-    problem, path = match["problem"], f"{at}{match['path'] or ''}".lstrip(".")
+    problem = match["problem"]
+    # msgspec says [...] for a value of an object that takes any keys.
+    path, inner, _ = f"{at}{match['path'] or ''}".lstrip(".").partition("[...]")
     if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", problem, re.DOTALL):
         return _unknown_field(unknown[1], path, struct)
     if missing := re.fullmatch(r"Object missing required field `(.*)`", problem):
@@ -132,7 +134,7 @@ def _field_error(text: str, struct: type[msgspec.Struct], at: str = "") -> ApiEr
         )
     if wrong := re.fullmatch(r"Expected `([^`]*)`(?:, got `([^`]*)`)?", problem):
         got = f", but got {_type_words(wrong[2])} instead" if wrong[2] else ""
-        subject = f" for '{path}'" if path else ": the body"
+        subject = f" for {'a value of ' if inner else ''}'{path}'" if path else ": the body"
         message = f"Invalid type{subject}: expected {_type_words(wrong[1])}{got}."
         return ApiError(message, param=path or None, code="invalid_type")
     if bad := re.fullmatch(r"Invalid (?:enum )?value ('.*')", problem, re.DOTALL):

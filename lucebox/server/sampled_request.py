@@ -209,13 +209,22 @@ def speculative_params(asked: bool | Speculative | None) -> SpeculativeParams | 
 
 
 def _logit_bias(bias: dict[str, float] | None) -> dict[int, float] | None:
+    """Raises ApiError for a key that is no token id or names a token a second time, as "05" after "5"."""
     if bias is None:
         return None
-    for key in bias:
+    by_token: dict[int, float] = {}
+    for key, value in bias.items():
         if not (key.isascii() and key.isdigit() and len(key) <= 10):
             raise ApiError(
                 f"Invalid key in 'logit_bias': {key!r} is no token id.",
                 param="logit_bias",
                 code="invalid_value",
             )
-    return {int(key): value for key, value in bias.items()}
+        if int(key) in by_token:
+            raise ApiError(
+                f"Invalid key in 'logit_bias': {key!r} names token {int(key)} a second time.",
+                param="logit_bias",
+                code="invalid_value",
+            )
+        by_token[int(key)] = value
+    return by_token

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -125,8 +126,10 @@ def refuse_unsupported(request: SampledRequest) -> None:
     for name, harmless in _HARMLESS.items():
         value = getattr(request, name, None)
         if value is not None and value not in harmless:
+            harmless_words = f", or send {' or '.join(map(json.dumps, harmless))}" if harmless else ""
             raise ApiError(
-                f"'{name}' asks for something that this server does not do yet.",
+                f"'{name}' asks for something that this server does not do yet. "
+                f"Leave it out{harmless_words}.",
                 param=name,
                 code="unsupported_parameter",
             )
@@ -145,8 +148,8 @@ def chat_params(request: ChatRequest, n_vocab: int) -> SamplingParams:
                 name, "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported."
             )
         name, max_tokens = "max_completion_tokens", request.max_completion_tokens
-    if max_tokens == 0:
-        raise invalid(name, f"{name} must be at least 1.")
+    if max_tokens is not None and max_tokens < 1:
+        raise invalid(name, f"{name} must be at least 1, not {max_tokens}.")
     if request.top_logprobs is not None and not request.logprobs:
         raise invalid("top_logprobs", "'top_logprobs' needs 'logprobs' to be true.")
     logprobs = (request.top_logprobs or 0) if request.logprobs else None

@@ -81,7 +81,7 @@ class GgufTextModel:
         add_generation_prompt: bool = True,
     ) -> str:
         return self._chat_template().text(
-            messages, tools=tools, add_generation_prompt=add_generation_prompt, **(template_kwargs or {})
+            messages, tools=tools, add_generation_prompt=add_generation_prompt, extra=template_kwargs
         )
 
     @property
@@ -105,7 +105,7 @@ class GgufTextModel:
         tools: Sequence[Mapping[str, Any]] = (),
         template_kwargs: Mapping[str, Any] | None = None,
     ) -> list[int]:
-        return self._chat_template().encode(messages, self._tokenizer, tools=tools, **(template_kwargs or {}))
+        return self._chat_template().encode(messages, self._tokenizer, tools=tools, extra=template_kwargs)
 
     def check_grammar(self, grammar: Grammar) -> None:
         self._grammars.check(grammar)

@@ -82,7 +82,7 @@ class ChatTemplate:
         *,
         add_generation_prompt: bool = True,
         tools: Sequence[Mapping[str, Any]] | None = None,
-        **extra: Any,
+        extra: Mapping[str, Any] | None = None,
     ) -> str:
         """The prompt, as text, that the model is to continue.
 
@@ -91,6 +91,7 @@ class ChatTemplate:
         Raises TemplateError where the template fails or refuses the messages, RequestError for messages of
         another form.
         """
+        extra = extra or {}
         reserved = _RESERVED & extra.keys()
         if reserved:
             raise RequestError(
@@ -134,14 +135,14 @@ class ChatTemplate:
         *,
         add_generation_prompt: bool = True,
         tools: Sequence[Mapping[str, Any]] | None = None,
-        **extra: Any,
+        extra: Mapping[str, Any] | None = None,
     ) -> str:
         """As `render`, of messages whose calls may be as `encode` takes them."""
         return self.render(
             [self._with_arguments(message) for message in messages],
             add_generation_prompt=add_generation_prompt,
             tools=tools,
-            **extra,
+            extra=extra,
         )
 
     def encode(
@@ -151,7 +152,7 @@ class ChatTemplate:
         *,
         add_generation_prompt: bool = True,
         tools: Sequence[Mapping[str, Any]] | None = None,
-        **extra: Any,
+        extra: Mapping[str, Any] | None = None,
     ) -> list[int]:
         """The token ids of the prompt; control tokens come from the template alone.
 
@@ -166,7 +167,7 @@ class ChatTemplate:
             given["messages"],
             add_generation_prompt=add_generation_prompt,
             tools=given["tools"],
-            **given["extra"],
+            extra=given["extra"],
         )
         ids = tokenizer.encode(prompt, parse_special=True, add_bos=False, stand_ins=literal.stand_ins)
         vocabulary = tokenizer.vocabulary

@@ -22,7 +22,8 @@ class TextOutput:
     """Assembles the shown text of one request, piece by piece.
 
     Holds back what may still change: bytes that could begin a stop string, and an incomplete UTF-8 character.
-    The pieces of `push` and `finish` in order are the whole text. Bytes that are no UTF-8 show as U+FFFD.
+    The pieces of `push` and `finish` in order are the whole text. Bytes that are no UTF-8 show as U+FFFD;
+    the first bytes of a character whose rest never comes, as where a limit cuts it, do not show.
     `markers` are control tokens, which have no bytes, and how to spell them where they stand, for a parser of
     the text; stop strings and byte counts do not see them.
     """
@@ -54,23 +55,23 @@ class TextOutput:
         self._held += data
         if self._stops.match is None:
             self._stops.push(data)
-        return self._show(self._stops.n_safe_bytes, final=False)
+        return self._show(self._stops.n_safe_bytes)
 
     def finish(self, keep_bytes: int | None = None) -> str:
         """Ends the text, and returns what was held back, cut to Finish's `keep_bytes` in all if given."""
         n_bytes = self._n_shown_bytes + len(self._held) if keep_bytes is None else keep_bytes
-        return self._show(n_bytes, final=True)
+        return self._show(n_bytes)
 
-    def _show(self, n_bytes: int, *, final: bool) -> str:
+    def _show(self, n_bytes: int) -> str:
         """Hands out what the first `n_bytes` of the text still hold, with the markers among them."""
         text = ""
         while self._met and self._met[0][0] <= n_bytes:
             at, marker = self._met.popleft()
-            text += self._decode(at, final=True) + marker
-        return text + self._decode(n_bytes, final=final)
+            text += self._decode(at, ends_character=True) + marker
+        return text + self._decode(n_bytes)
 
-    def _decode(self, n_bytes: int, *, final: bool) -> str:
+    def _decode(self, n_bytes: int, *, ends_character: bool = False) -> str:
         n_new = max(n_bytes - self._n_shown_bytes, 0)
         shown, self._held = self._held[:n_new], self._held[n_new:]
         self._n_shown_bytes += n_new
-        return self._decoder.decode(shown, final)
+        return self._decoder.decode(shown, ends_character)

@@ -156,20 +156,31 @@ class WorkerLink:
             raise WorkerError(f"ggml's RPC server at {self.address} is of version {version}")
 
     def _add_to_ggml(self, n_devices: int) -> tuple[int, ...]:
-        pointers = _within(
-            ANSWER_TIMEOUT_S, partial(rpc.add_server, f"{self.address.resolve()}:{self.address.port}")
-        )
-        if pointers is None:
+        adding = _in_a_thread(partial(rpc.add_server, f"{self.address.resolve()}:{self.address.port}"))
+        try:
+            pointers = adding.result(ANSWER_TIMEOUT_S)
+        except TimeoutError:
+            self._release_after(adding)
             raise WorkerError(
                 f"ggml's RPC server at {self.address} serves somebody else",
                 remedy="end that program, and start this one again",
-            )
+            ) from None
         if len(pointers) != n_devices:
             raise WorkerError(
                 f"The worker {self.address} has {n_devices} devices, and had {len(pointers)} before",
                 remedy="start this process again",
             )
         return pointers
+
+    def _release_after(self, adding: Future[tuple[int, ...]]) -> None:
+        """Keeps the claim for as long as ggml waits for an answer.
+
+        A worker ends all connections of a claim that is gone, and ggml ends the process whose connection
+        ends while it waits.
+        """
+        watchdog, self._watchdog = self._watchdog, None
+        if watchdog is not None:
+            adding.add_done_callback(lambda _: watchdog.stop())
 
 
 class _Requests:
@@ -207,8 +218,8 @@ def _ask_for_devices(connection: ControlConnection) -> Claimed:
         time.sleep(0.05)
 
 
-def _within(timeout_s: float, work: Callable[[], _T]) -> _T | None:
-    """What `work` returns or raises; None when that takes longer, in which case its thread waits on."""
+def _in_a_thread(work: Callable[[], _T]) -> Future[_T]:
+    """What `work` returns or raises, at some time or never: nothing waits for its thread."""
     future: Future[_T] = Future()
 
     def run() -> None:
@@ -218,10 +229,7 @@ def _within(timeout_s: float, work: Callable[[], _T]) -> _T | None:
             future.set_exception(error)
 
     threading.Thread(target=run, name="add server", daemon=True).start()
-    try:
-        return future.result(timeout_s)
-    except TimeoutError:
-        return None
+    return future
 
 
 def _first_free_number() -> int:

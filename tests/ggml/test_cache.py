@@ -24,10 +24,28 @@ def test_the_lowest_cells_are_taken_first() -> None:
     cache = Cache(n_cells=16, n_sequences=2)
     assert _append(cache, 0, 4) == [0, 1, 2, 3]
     assert _append(cache, 1, 3) == [4, 5, 6]
+    assert _append(cache, 0, 1) == [7]
     cache.truncate(0, 1)
-    assert _append(cache, 1, 5) == [1, 2, 3, 7, 8]
-    assert (cache.n_kv(0), cache.n_kv(1)) == (1, 9)
-    assert cache.cells(1).tolist() == [4, 5, 6, 1, 2, 3, 7, 8]
+    assert _append(cache, 0, 2) == [1, 2]
+    assert (cache.n_kv(0), cache.n_kv(1)) == (3, 7)
+
+
+def test_the_cells_of_a_sequence_ascend_while_free_ones_lie_above() -> None:
+    cache = Cache(n_cells=12, n_sequences=3)
+    _append(cache, 0, 4)
+    assert _append(cache, 1, 3) == [4, 5, 6]
+    cache.truncate(0, 1)
+    assert _append(cache, 1, 2) == [7, 8], "not 1, 2, which are free"
+    cells = cache.reserve(Rows.concatenate([Rows.chain(1, [1, 2], 5), Rows.chain(0, [3], 1)]))
+    assert cells.tolist() == [9, 10, 1]
+    cache.commit(0, [2])
+    cache.commit(1, [0, 1])
+    assert _append(cache, 1, 2) == [2, 3], "only one lies above"
+    assert _append(cache, 2, 1) == [11]
+    cache.check_integrity()
+    with pytest.raises(OutOfCellsError):
+        cache.reserve(Rows.concatenate([Rows.chain(1, [1], 9), Rows.chain(0, [3], 2)]))
+    cache.check_integrity()
 
 
 def test_only_committed_rows_of_a_tree_keep_their_cells() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -335,3 +336,30 @@ def test_closing_twice_and_a_file_of_the_callers(path: Path) -> None:
         runtime.close()
         runtime.close()
         assert file.tensor("output.weight").n_bytes, "a file that was passed in stays open"
+
+
+@pytest.mark.parametrize("kv_type", ["f16", "f32"])
+@pytest.mark.parametrize("n_rows", [1, 3, 8])
+def test_logits_do_not_depend_on_the_cells_of_others(tmp_path: Path, kv_type: str, n_rows: int) -> None:
+    path = write_tiny(tmp_path / "tiny.gguf", "qwen2", n_ctx=512)
+    ids = random.Random(1).choices(range(5, 60), k=48)
+    found = []
+    for is_alone in (True, False):
+        with Runtime.load(
+            path, device="CPU", n_threads=1, n_ctx=256, n_sequences=6, kv_type=kv_type
+        ) as runtime:
+            rng, cache, got = random.Random(2), runtime.cache, []
+            for start in range(0, len(ids), n_rows):
+                if not is_alone:  # others come, grow and go between any two steps
+                    for other in range(1, 6):
+                        if rng.random() < 0.4:
+                            cache.release(other)
+                        n = rng.randrange(1, 6)
+                        runtime.forward(Rows.chain(other, [7] * n, cache.length(other)))
+                        cache.commit(other, range(n))
+                part = ids[start : start + n_rows]
+                got.append(runtime.forward(Rows.chain(0, part, start, want_all=Want.LOGITS)).logits.copy())
+                cache.commit(0, range(len(part)))
+            assert is_alone == (cache.cells(0).tolist() == list(range(len(ids))))
+        found.append(np.concatenate(got))
+    assert np.array_equal(*found), "to the last bit"

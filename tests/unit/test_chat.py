@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from functools import partial
+from inspect import signature
 from typing import Any
 
 import pytest
@@ -26,8 +28,8 @@ def user(content: Any, **more: Any) -> list[dict[str, Any]]:
     return [{"role": "user", "content": content, **more}]
 
 
-def rendered(source: str, **variables: Any) -> str:
-    return ChatTemplate(source).render(user("x"), **variables)
+def rendered(source: str, **options: Any) -> str:
+    return ChatTemplate(source).render(user("x"), **options)
 
 
 def n_specials(ids: list[int]) -> int:
@@ -71,7 +73,10 @@ def test_what_goes_with_a_message_is_passed_on() -> None:
     )
     messages = [{"role": "assistant", "content": None, "tool_calls": [call]}]
     assert ChatTemplate(source).render(messages) == 'True{"name": "f", "arguments": {"x": 1}}'
-    assert rendered("{{ tools[0].name }} {{ thinking }}", tools=[{"name": "g"}], thinking=False) == "g False"
+    assert (
+        rendered("{{ tools[0].name }} {{ thinking }}", tools=[{"name": "g"}], extra={"thinking": False})
+        == "g False"
+    )
     assert rendered("{{ tools is none }}", tools=[]) == "True"
 
 
@@ -88,10 +93,15 @@ def test_content_of_another_form_is_named(content: Any) -> None:
     assert caught.value.param == "messages[1].content"
 
 
-@pytest.mark.parametrize("name", ["bos_token", "eos_token"])
-def test_variables_of_the_template_itself_cannot_be_set(name: str) -> None:
-    with pytest.raises(RequestError, match=name):
-        TEMPLATE.render(user("x"), **{name: "y"})
+PARAMETERS = set(signature(ChatTemplate.encode).parameters) | set(signature(ChatTemplate.render).parameters)
+
+
+@pytest.mark.parametrize("name", sorted({"bos_token", "eos_token", *PARAMETERS}))
+def test_variables_of_the_template_itself_and_unknown_ones_cannot_be_set(name: str) -> None:
+    for ask in (TEMPLATE.render, TEMPLATE.text, partial(TEMPLATE.encode, tokenizer=TOKENIZER)):
+        with pytest.raises(RequestError, match=name) as caught:
+            ask(user("x"), extra={name: []})
+        assert caught.value.param == "chat_template_kwargs"
 
 
 def test_a_template_that_refuses_says_why() -> None:
@@ -207,7 +217,7 @@ def test_messages_side_by_side_make_no_control_token(contents: list[str]) -> Non
         ("{{ messages[0].list[0].x }}", {}),
         ("{% for key in messages[0] %}{{ key }}{% endfor %}", {}),
         ("{{ tools | tojson }}", {"tools": [{FORGED: FORGED}]}),
-        ("{{ extra }}", {"extra": FORGED}),
+        ("{{ other }}", {"extra": {"other": FORGED}}),
     ],
 )
 def test_control_tokens_come_from_no_other_field_either(source: str, given: dict[str, Any]) -> None:
@@ -278,8 +288,8 @@ def test_arguments_that_are_no_object_stay_text(arguments: str) -> None:
 def test_variables_that_a_template_does_not_read_are_refused() -> None:
     template = ChatTemplate("{{ enable_thinking }}{% set y = 1 %}{{ y }}")
     assert template.variables == {"enable_thinking"}
-    assert template.render(user("x"), enable_thinking=False) == "False1"
+    assert template.render(user("x"), extra={"enable_thinking": False}) == "False1"
     for extra in ({"thinking": True}, {"y": 2}, {"enable_thinking": [[]] * 2, "other": 1}):
         with pytest.raises(RequestError) as caught:
-            template.render(user("x"), **extra)
+            template.render(user("x"), extra=extra)
         assert caught.value.param == "chat_template_kwargs"

@@ -271,7 +271,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"reasoning": {"effort": "high"}}, "reasoning.effort"),
     ({"metadata": {"a": "x" * 513}}, "metadata"),
     ({"metadata": {str(i): "" for i in range(17)}}, "metadata"),
-    ({"metadata": {"a": 1}}, "metadata[...]"),
+    ({"metadata": {"a": 1}}, "metadata"),
     ({"speculative": {"drafter": "psychic"}}, "speculative.drafter"),
     ({"max_tokens": 5}, "max_tokens"),
     ({"input": "x" * 2000}, "input"),

@@ -224,3 +224,29 @@ def test_supported_values_are_listed(body: dict[str, Any], supported: str) -> No
     ((status, error),) = ask_all(CHAT, [BASE[CHAT] | body])
     assert status == 400
     assert supported in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"max_tokens": 0}, "max_tokens must be at least 1, not 0."),
+        ({"max_tokens": -1}, "max_tokens must be at least 1, not -1."),
+        ({"max_completion_tokens": -1}, "max_completion_tokens must be at least 1, not -1."),
+        ({"max_tokens": 2**31}, "max_tokens must be at most 2147483647, not 2147483648"),
+        ({"top_k": -1}, "top_k must be at least 0, not -1"),
+        ({"top_p": 0}, "top_p must be over 0, not 0.0"),
+        ({"temperature": 100.5}, "temperature must be at most 100, not 100.5"),
+        ({"logit_bias": {"5": 1, "05": 2}}, "'05' names token 5 a second time."),
+        (
+            {"logit_bias": {"5": None}},
+            "for a value of 'logit_bias': expected a number, but got null",
+        ),
+        ({"modalities": ["audio"]}, 'does not do yet. Leave it out, or send ["text"].'),
+        ({"web_search_options": {}}, "does not do yet. Leave it out."),
+    ],
+)
+def test_a_refusal_says_what_would_do(given: dict[str, Any], words: str) -> None:
+    ((status, error),) = ask_all(CHAT, [BASE[CHAT] | given])
+    assert status == 400
+    assert words in error["message"]
+    assert error["param"] == next(iter(given))
