@@ -181,8 +181,9 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     cpu_kernels: Annotated[
         CpuKernels,
         Flag(
-            "kernels for quantised matrices on a CPU: `auto`: our own where they can serve (Q4_K and Q6_K on "
-            "AVX-512 VNNI), which check several tokens for little more than one; `ggml`: only ggml's",
+            "kernels for matrices and attention on a CPU: `auto`: our own where they can serve (Q4_K and "
+            "Q6_K on AVX-512 VNNI, attention on AVX-512), which check several tokens for little more than "
+            "one; `ggml`: only ggml's",
             Choice(("auto", "ggml")),
         ),
     ] = "auto"

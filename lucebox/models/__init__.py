@@ -11,7 +11,7 @@ from lucebox.plugins import Registry
 __all__ = ["Architecture", "Hparams", "for_file", "get", "names"]
 
 _registry: Registry[Architecture] = Registry(
-    "lucebox.models", None, helpers=("base", "blocks", "experts", "forward", "hparams")
+    "lucebox.models", None, helpers=("attention", "base", "blocks", "experts", "forward", "hparams")
 )
 
 

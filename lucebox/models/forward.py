@@ -15,6 +15,7 @@ from lucebox.ggml import _api
 from lucebox.ggml._api import GGML_ROPE_TYPE_NEOX, GGML_ROPE_TYPE_NORMAL, Prec, Type
 from lucebox.ggml.library import Library
 from lucebox.gguf.packing import PackedMatrix
+from lucebox.models.attention import OwnAttention
 from lucebox.models.hparams import Hparams, Rope
 
 _F32_BYTES = 4
@@ -87,7 +88,8 @@ class Forward:
     """Builds the nodes of one forward. Shapes in comments have ne0 first, as ggml has them.
 
     `parts` says of each node which part of the network it belongs to. In layers among `exact_layers` a row's
-    result depends on that row alone, not on how many there are, as our own kernels promise.
+    result depends on that row alone, not on how many there are, as our own kernels promise; in those among
+    `attention_layers` our own `attention` serves.
     """
 
     def __init__(
@@ -101,6 +103,8 @@ class Forward:
         key_values: KeyValues,
         hparams: Hparams,
         exact_layers: Container[int] = (),
+        attention: OwnAttention | None = None,
+        attention_layers: Container[int] = (),
     ) -> None:
         self._library = library
         self._context = context
@@ -112,6 +116,8 @@ class Forward:
         self._key_values = key_values
         self._hparams = hparams
         self._exact_layers = exact_layers
+        self._attention = attention
+        self._attention_layers = attention_layers
         self._part = Part(Section.INPUT)
         self.parts: dict[Tensor, Part] = {}
         self.shape = shape
@@ -169,13 +175,13 @@ class Forward:
         n_rows = _api.Tensor.from_address(x).ne[1]
         if x not in self._quantised:
             self._quantised[x] = self._custom(
-                Type.I8, matrix.row_bytes, n_rows, (x,), matrix.quantise_address, matrix
+                Type.I8, matrix.row_bytes, n_rows, (x,), matrix.quantise_address, matrix.address
             )
         operands = (matrix.tensor, self._quantised[x])
-        return self._custom(Type.F32, matrix.n_out, n_rows, operands, matrix.multiply_address, matrix)
+        return self._custom(Type.F32, matrix.n_out, n_rows, operands, matrix.multiply_address, matrix.address)
 
     def _custom(
-        self, kind: Type, ne0: int, ne1: int, operands: Sequence[Tensor], function: int, matrix: PackedMatrix
+        self, kind: Type, ne0: int, ne1: int, operands: Sequence[Tensor], function: int, userdata: int
     ) -> Tensor:
         """An operation of our own, on as many threads as there are: [ne0, ne1]."""
         sources = (ctypes.c_void_p * len(operands))(*operands)
@@ -187,7 +193,7 @@ class Forward:
             len(operands),
             function,
             _ALL_THREADS,
-            matrix.address,
+            userdata,
         )
 
     def add(self, a: Tensor, b: Tensor) -> Tensor:
@@ -233,6 +239,11 @@ class Forward:
         library, h = self._library, self._hparams
         if self.inputs.mask is None:
             self.inputs.mask = self._input(Type.F16, self.shape.n_kv, self.shape.n_rows)
+        if self._attention is not None and layer in self._attention_layers:
+            operands = (query, *self._keys_and_values(layer), self.inputs.mask)
+            function, userdata = self._attention.function, self._attention.userdata(scale)
+            width = h.n_heads * h.head_dim_v
+            return self._custom(Type.F32, width, self.shape.n_rows, operands, function, userdata)
         if self._attends_by_group(layer):
             n_group = h.n_heads // h.n_heads_kv
             rows = self._op(library.ggml_reshape_3d, query, h.head_dim_k, n_group, h.n_heads_kv)
@@ -245,11 +256,16 @@ class Forward:
 
     def _flash_attention(self, layer: int, query: Tensor, mask: Tensor, scale: float) -> Tensor:
         """[head_dim_v, heads, rows] of a query [head_dim_k, rows, heads]."""
-        key = self._visible(self._key_values.keys[layer], self._hparams.head_dim_k)
-        value = self._visible(self._key_values.values[layer], self._hparams.head_dim_v)
+        key, value = self._keys_and_values(layer)
         attended = self._op(self._library.ggml_flash_attn_ext, query, key, value, mask, scale, 0.0, 0.0)
         self._library.ggml_flash_attn_ext_set_prec(attended, Prec.F32)
         return attended
+
+    def _keys_and_values(self, layer: int) -> tuple[Tensor, Tensor]:
+        """Those of the cells that may be seen: [head_dim, n_kv, n_heads_kv] each."""
+        h = self._hparams
+        keys = self._visible(self._key_values.keys[layer], h.head_dim_k)
+        return keys, self._visible(self._key_values.values[layer], h.head_dim_v)
 
     def _attends_by_group(self, layer: int) -> bool:
         """Whether the query heads that share keys stand for the rows of one head.

@@ -12,6 +12,7 @@ from lucebox.ggml.library import Library
 from lucebox.ggml.scheduler import Assignment
 from lucebox.gguf.packing import PackedMatrix
 from lucebox.models import Architecture, Hparams
+from lucebox.models.attention import OwnAttention
 from lucebox.models.forward import Forward, KeyValues, Part, Section, Shape
 from lucebox.runtime.graphs import Graph
 from lucebox.runtime.layout import Layout
@@ -39,7 +40,8 @@ class GraphWeights(Protocol):
 class Builder:
     """Builds graphs of one model over its weights and its key/value memory. Owns neither.
 
-    `kv_layers` has the device of each layer's keys and values, an index into the layout's devices.
+    `kv_layers` has the device of each layer's keys and values, an index into the layout's devices; our own
+    `attention` serves those on this machine's CPU.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class Builder:
         hparams: Hparams,
         weights: GraphWeights,
         key_values: KeyValues,
+        attention: OwnAttention | None,
     ) -> None:
         self.hparams = hparams
         self.layout = layout
@@ -59,6 +62,10 @@ class Builder:
         self._architecture = architecture
         self._weights = weights
         self._key_values = key_values
+        self._attention = attention
+        self._attention_layers = frozenset(
+            layer for layer, owner in enumerate(kv_layers) if attention and layout.devices[owner].is_own_cpu
+        )
         # Our own kernels serve this machine's CPU, and promise that a row's result depends on that row alone.
         self._exact_layers = frozenset(
             layer
@@ -88,6 +95,8 @@ class Builder:
             self._key_values,
             self.hparams,
             self._exact_layers,
+            self._attention,
+            self._attention_layers,
         )
         self._architecture.build(forward, self.hparams)
         return Graph(library, context, pointer, forward, self.hparams)

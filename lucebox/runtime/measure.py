@@ -48,7 +48,9 @@ def measure(
         key_values, kv_bytes = sketch_key_values(
             sketch, buffer_types, placed.kv_layers, hparams, n_cells, element
         )
-        builder = Builder(library, layout, placed.kv_layers, architecture, hparams, weights, key_values)
+        builder = Builder(
+            library, layout, placed.kv_layers, architecture, hparams, weights, key_values, placed.attention
+        )
         graph = builder.build(shape)
         try:
             elsewhere = _elsewhere(builder, graph, placed)

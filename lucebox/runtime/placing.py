@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lucebox.errors import UnsupportedModelError
 from lucebox.ggml import _api
@@ -18,6 +18,7 @@ from lucebox.gguf.requantise import Requantise
 from lucebox.gguf.specs import TensorSpec, Use
 from lucebox.gguf.weights import Placement
 from lucebox.models import Architecture, Hparams
+from lucebox.models.attention import OwnAttention
 from lucebox.models.forward import Shape
 from lucebox.runtime.builder import Builder
 from lucebox.runtime.graphs import KV_STEP
@@ -34,11 +35,13 @@ _PROBED_SHAPES = (Shape(1, 2 * KV_STEP, 1), Shape(512, 2 * KV_STEP, 32, gathers=
 @dataclass(frozen=True, slots=True)
 class PlacedModel:
     """A layout, with the CPU behind an only device that needs it; the weights, each on one of its devices;
-    and for each layer the device of its keys and values."""
+    for each layer the device of its keys and values; and what attends to those on this machine's CPU, if that
+    is our own kernel."""
 
     layout: Layout
     placements: tuple[Placement, ...]
     kv_layers: tuple[int, ...]
+    attention: OwnAttention | None
 
 
 def place_model(
@@ -53,12 +56,15 @@ def place_model(
     cpu: Device,
     requantise: Requantise | None = None,
     packs: bool = False,
+    attends: bool = False,
 ) -> PlacedModel:
     """Places a model over `layout`; what a device cannot compute with goes to `cpu`, this machine's.
 
-    `packs` lets our own kernels (lucebox.gguf.packing) have what lies there. Raises UnsupportedModelError
-    where the CPU cannot compute with a tensor, either.
+    `packs` lets our own kernels (lucebox.gguf.packing) have what lies there, `attends` our own attention.
+    Raises UnsupportedModelError where the CPU cannot compute with a tensor, either.
     """
+
+    attention = OwnAttention.for_model(hparams, element) if attends else None
 
     def place(layout: Layout) -> PlacedModel:
         placements = choose_placements(
@@ -70,7 +76,7 @@ def place_model(
             packs=packs,
             device_of=lambda spec: _device_of(spec, layout),
         )
-        return PlacedModel(layout, tuple(placements), layout.layers)
+        return PlacedModel(layout, tuple(placements), layout.layers, attention)
 
     if not layout.is_single:
         return _with_reachable_cells(library, architecture, hparams, element, place(layout))
@@ -112,7 +118,7 @@ def _with_reachable_cells(
     }
     cpu = len(placed.layout.devices) - 1
     kv_layers = tuple(cpu if i in lacking else owner for i, owner in enumerate(placed.kv_layers))
-    return PlacedModel(placed.layout, placed.placements, kv_layers)
+    return replace(placed, kv_layers=kv_layers)
 
 
 def _unsupported(
@@ -153,4 +159,6 @@ def sketch_model(
     weights = sketch_weights(sketch, placed.placements, len(layout.devices))
     buffer_types = [library.ggml_backend_dev_buffer_type(device.pointer) for device in layout.devices]
     key_values, _ = sketch_key_values(sketch, buffer_types, placed.kv_layers, hparams, n_cells, element)
-    return Builder(library, layout, placed.kv_layers, architecture, hparams, weights, key_values)
+    return Builder(
+        library, layout, placed.kv_layers, architecture, hparams, weights, key_values, placed.attention
+    )

@@ -211,6 +211,7 @@ class Planner:
                 cpu=own_cpu(self._devices),
                 requantise=self._requantise,
                 packs=self._config.cpu_kernels == AUTO and packing.is_available(),
+                attends=self._config.cpu_kernels == AUTO,
             )
         return self._placed[key]
 

@@ -167,6 +167,7 @@ class Runtime:
             cpu=cpu,
             requantise=requantise,
             packs=cpu_kernels == AUTO and packing.is_available(),
+            attends=cpu_kernels == AUTO,
         )
         if requantise is not None:
             n_converted = sum(placement.is_converted for placement in placed.placements)
@@ -202,7 +203,9 @@ class Runtime:
         self._taken_bytes = weights.device_bytes, memory.device_bytes
         self._scratch_cell = memory.scratch_cell
         self._set_activity = library.abort_report.set_activity
-        builder = Builder(library, layout, placed.kv_layers, self.architecture, h, weights, memory.tensors)
+        builder = Builder(
+            library, layout, placed.kv_layers, self.architecture, h, weights, memory.tensors, placed.attention
+        )
         if layout.is_single:
             self.graphs = GraphCache(library, self.backend, builder, max_graphs)
         else:

@@ -20,7 +20,7 @@ from tests.support.workers import WorkerProcess
 
 ModelPath = Callable[[str], Path]
 TOLERANCE = 0.1
-MAX_REFUSAL_S = 2.0
+MAX_REFUSAL = 6.0  # in units of what it takes to start the server and print its help: a load takes far more
 MIB = 2**20
 
 # A child loads as its first argument says, and prints what was planned and what is used, per device.
@@ -199,9 +199,12 @@ def test_without_our_own_kernels(model_path: ModelPath) -> None:
 def test_a_plan_takes_a_fraction_of_a_second(model_path: ModelPath) -> None:
     config = ModelConfig(path=str(model_path("qwen2.5-coder-1.5b")), device="CPU", n_threads=2, kv_type="f16")
     plan_model(config, 4096)  # what ggml does once is no part of it
-    started_s = time.process_time()
-    plan_model(config, 8192, 4)
-    assert time.process_time() - started_s < 0.5
+    took_s = []
+    for n_ctx in (8192, 8448, 8704):
+        started_s = time.process_time()
+        plan_model(config, n_ctx, 4)
+        took_s.append(time.process_time() - started_s)
+    assert min(took_s) < 0.5
 
 
 @pytest.mark.parametrize(
@@ -211,8 +214,13 @@ def test_what_does_not_fit_is_refused_at_once(model_path: ModelPath, command: li
     path = str(model_path("qwen2.5-coder-1.5b"))
     model = [path] if command[-1] == "inspect" else ["--target-model", path]
     size = ["--ctx-size", "32768", "--parallel", "256"]
+    started_s = children_cpu_s()
+    subprocess.run(
+        [sys.executable, "-m", "lucebox.server", "--help"], capture_output=True, timeout=60, check=True
+    )
+    most_s = MAX_REFUSAL * (children_cpu_s() - started_s)
     took_s = []
-    while not took_s or (took_s[-1] >= MAX_REFUSAL_S and len(took_s) < 3):  # others may compute beside us
+    while not took_s or (took_s[-1] >= most_s and len(took_s) < 3):  # others may compute beside us
         started_s = children_cpu_s()
         result = subprocess.run(
             [sys.executable, "-m", *command, *model, *size], capture_output=True, text=True, timeout=60
@@ -223,7 +231,7 @@ def test_what_does_not_fit_is_refused_at_once(model_path: ModelPath, command: li
         assert "lucebox: not enough memory: CPU has" in last
         assert "KV 229,376" in last
         assert "--parallel" in last
-    assert min(took_s) < MAX_REFUSAL_S
+    assert min(took_s) < most_s
 
 
 def children_cpu_s() -> float:

@@ -148,7 +148,7 @@ def test_generate_takes_schemas_and_grammars_from_files(engine: FakeEngine, tmp_
 @pytest.mark.parametrize(
     ("argv", "code", "words"),
     [
-        (["generate", "x", "--temperature", "-1"], 1, "temperature must be in [0, 100]"),
+        (["generate", "x", "--temperature", "-1"], 1, "temperature must be at least 0"),
         (["generate", "x", "--top-k", "many"], 2, "--top-k: invalid int value: 'many'"),
         (["generate", ""], 2, "PROMPT is missing or empty"),
         (["generate", "x", "--json-schema", "/nowhere/schema.json"], 2, "--json-schema: "),
