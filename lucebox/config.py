@@ -26,6 +26,7 @@ from lucebox.engine_options import (
     KEEP,
     KV_TYPES,
     MODEL_DRAFTER,
+    MODEL_DRAFTERS,
     NONE,
     OFF,
     PREDICTION_DRAFTER,
@@ -54,6 +55,7 @@ __all__ = [
     "KEEP",
     "KV_TYPES",
     "MODEL_DRAFTER",
+    "MODEL_DRAFTERS",
     "NONE",
     "OFF",
     "PREDICTION_DRAFTER",
@@ -326,17 +328,17 @@ def _settle_draft(values: dict[str, object]) -> dict[str, object]:
             remedy="leave one of them out",
         )
     drafter = str(values.get("drafter", AUTO))
-    has_own = drafter == NONE or SELF_DRAFT.search(drafter) or _is_free(drafter)
-    if draft is None and "target_model" not in values and not has_own:
+    if draft is None and "target_model" not in values and _wants_draft_model(drafter):
         return values | {"draft_model": DEFAULT_DRAFT_MODEL}
     return values
 
 
-def _is_free(drafter: str) -> bool:
-    """Whether drafters of ours do all of it without a draft model."""
-    pieces = re.split("[,+]", drafter)
-    names = {piece.partition(":")[0].strip() for piece in pieces if "=" not in piece.partition(":")[0]}
-    return names <= {*FREE_DRAFTERS, PREDICTION_DRAFTER}
+def _wants_draft_model(drafter: str) -> bool:
+    """Whether the default one serves: not where the target is its own, or for plug-ins, which may need none."""
+    if SELF_DRAFT.search(drafter):
+        return False
+    names = {piece.partition(":")[0].strip() for piece in re.split("[,+]", drafter)}
+    return not names.isdisjoint({AUTO, *MODEL_DRAFTERS})
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ OFF = "off"
 MODEL_DRAFTER = "model"
 SUFFIX_DRAFTER = "suffix"
 PREDICTION_DRAFTER = "prediction"
+MODEL_DRAFTERS = (MODEL_DRAFTER, "slem", "tli")  # of ours, those that need a draft model
 FREE_DRAFTERS = ("ngram", "recycle", "suffix")  # `--draft-model` takes them, too
 DRAFT_MODEL_FIELDS = ("draft_device", "draft_threads", "draft_quant", "draft_vocab")  # for nothing else
 SELF_DRAFT = re.compile(r"(?:(?<=[,+])|^)self:([^,+]*)")  # in a drafter's spec, or all of a draft model

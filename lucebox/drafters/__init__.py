@@ -11,7 +11,7 @@ __all__ = ["Drafter", "DrafterContext", "check", "check_model", "create", "get",
 _registry: Registry[Drafter] = Registry(
     "lucebox.drafters",
     "lucebox.drafters",
-    helpers=("base", "combination", "drawing", "foreign", "kernels", "prefix", "reference", "translation"),
+    helpers=("base", "combination", "drawing", "foreign", "kernels", "reference", "translation"),
 )
 names = _registry.names
 get = _registry.get

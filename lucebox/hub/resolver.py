@@ -45,7 +45,9 @@ def is_cached(model: str) -> bool:
 
 def would_fetch(model: str) -> bool:
     """Whether `resolve` may have to ask the network for this model."""
-    return model.startswith(hugging_face.PREFIX) or (model in CATALOGUE and not is_cached(model))
+    if model.startswith(hugging_face.PREFIX):
+        return True
+    return not _is_file(model) and model in CATALOGUE and not is_cached(model)
 
 
 def _is_file(model: str) -> bool:

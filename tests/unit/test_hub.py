@@ -13,7 +13,7 @@ from types import MappingProxyType, SimpleNamespace
 import pytest
 
 from lucebox.errors import ConfigError, DownloadError
-from lucebox.hub import CATALOGUE, CatalogueModel, is_cached, resolve, stamp
+from lucebox.hub import CATALOGUE, CatalogueModel, is_cached, resolve, stamp, would_fetch
 from lucebox.hub.catalogue import Package
 from tests.support.wheels import CopyFetcher, make_index, wheel_path, write_wheel
 
@@ -196,6 +196,16 @@ def test_a_path_is_itself(tmp_path: Path) -> None:
     path = tmp_path / "my.gguf"
     path.write_bytes(b"GGUF")
     assert resolve(str(path)) == path
+
+
+def test_what_may_be_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert would_fetch("smollm2-135m")
+    assert would_fetch("hf:owner/repo/file.gguf")
+    assert not would_fetch("zzz")
+    Path("smollm2-135m").write_bytes(b"GGUF")
+    assert not would_fetch("smollm2-135m"), "a file comes before the catalogue"
+    assert resolve("smollm2-135m") == Path("smollm2-135m")
 
 
 @pytest.mark.parametrize(

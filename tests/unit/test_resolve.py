@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Literal
 import pytest
 
 from lucebox import drafters, hub
-from lucebox.config import FREE_DRAFTERS, EngineOptions, ServerOptions
+from lucebox.config import FREE_DRAFTERS, MODEL_DRAFTERS, EngineOptions, ServerOptions, engine_options
 from lucebox.cores import can_pin, choose_cpus, open_cores, physical_cores
 from lucebox.errors import ConfigError, ModelFileError
 from lucebox.resolve import model_name, resolve, resolve_engine
@@ -232,6 +233,15 @@ def test_drafters_without_a_draft_model(target: str, options: dict[str, str], na
 
 def test_the_short_names_are_drafters_without_a_model() -> None:
     assert not any(drafters.get(name).needs_model for name in FREE_DRAFTERS)
+
+
+def test_the_default_draft_model_is_for_drafters_that_need_one() -> None:
+    assert {name for name in drafters.names() if drafters.get(name).needs_model} == set(MODEL_DRAFTERS)
+    cases = {name: drafters.get(name).needs_model for name in drafters.names()}
+    cases |= {"auto": True, "suffix+model:x=1": True, "a_plugin:n=3": False, "self:q4_0": False, "none": False}
+    for drafter, has_model in cases.items():
+        options = engine_options(argparse.Namespace(), {"LUCEBOX_DRAFTER": drafter})
+        assert (options.draft_model is not None) == has_model, drafter
 
 
 def test_a_damaged_target_is_found_at_once(tmp_path: Path) -> None:
