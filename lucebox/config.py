@@ -334,7 +334,7 @@ def _settle_draft(values: dict[str, object]) -> dict[str, object]:
 
 
 def _wants_draft_model(drafter: str) -> bool:
-    """Whether the default one serves: not where the target is its own, or for plug-ins, which may need none."""
+    """Whether the default one serves: not where the target is its own, nor for plug-ins that need none."""
     if SELF_DRAFT.search(drafter):
         return False
     names = {piece.partition(":")[0].strip() for piece in re.split("[,+]", drafter)}

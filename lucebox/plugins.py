@@ -66,6 +66,21 @@ class Registry(Generic[T]):
         plugin, options = self._plugin(spec)
         return plugin(*arguments, **options)
 
+    def _check_complete(self, name: str, plugin: type[T]) -> None:
+        """Raises ConfigError for a class that lacks what its base only declares: flags and methods."""
+        declared = {
+            attribute
+            for base in plugin.__mro__
+            for attribute, kind in vars(base).get("__annotations__", {}).items()
+            if str(kind).startswith(("ClassVar", "typing.ClassVar")) and not hasattr(plugin, attribute)
+        }
+        lacking = sorted(declared | getattr(plugin, "__abstractmethods__", set()))
+        if lacking:
+            raise ConfigError(
+                f"{self._kind} {name!r} is not complete: {plugin.__name__} lacks {', '.join(lacking)}",
+                remedy=f"see help({self.package}) for what a plug-in must have",
+            )
+
     def check(self, spec: str) -> None:
         """Raises ConfigError as `create` would, but for values that the class itself refuses."""
         self._plugin(spec)
@@ -73,6 +88,7 @@ class Registry(Generic[T]):
     def _plugin(self, spec: str) -> tuple[type[T], dict[str, Option]]:
         name, options = parse_spec(spec)
         plugin = self.get(name)
+        self._check_complete(name, plugin)
         return plugin, _checked(options, plugin, f"{self._kind} {name!r}")
 
     @property

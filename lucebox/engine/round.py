@@ -113,14 +113,19 @@ class Round:
 
     def check(self, verdict: Verdict) -> None:
         """Raises ValueError for what could not be committed, or fed next: a bug of the strategy."""
+        who = f"the acceptance strategy {type(self.sequence.acceptance).__name__}"
+        if not isinstance(verdict, Verdict):
+            raise ValueError(f"{who} returned {type(verdict).__name__}, not a Verdict")
         row = 0
         for i in verdict.path:
             if not 0 <= i < len(self.draft) or self.draft.parents[i] != row:
-                raise ValueError(f"{verdict.path} is no path of a draft of {len(self.draft)} tokens")
+                raise ValueError(f"{who}: {verdict.path} is no path of a draft of {len(self.draft)} tokens")
             row = i + 1
         n_vocab = self.sequence.sampler.n_vocab
         if verdict.row != row or not 0 <= verdict.token < n_vocab:
-            raise ValueError(f"token {verdict.token} at row {verdict.row}, behind row {row} of the draft")
+            raise ValueError(
+                f"{who}: token {verdict.token} at row {verdict.row}, behind row {row} of the draft"
+            )
 
     def trace(self, emission: Emission, index: int, time_ms: float) -> RoundTrace:
         """What became of it, for a client that wants to see every round."""

@@ -196,6 +196,7 @@ def test_a_draft_model_that_cannot_fork_costs_guesses_only(
     ("verdict", "words"),
     [
         (None, "cannot judge"),
+        ([0], "the acceptance strategy Verdicts returned list, not a Verdict"),
         (Verdict((), -1, 0), "token -1 at row 0"),
         (Verdict((), N_VOCAB, 0), f"token {N_VOCAB} at row 0"),
         (Verdict((0, 0), 1, 1), "(0, 0) is no path of a draft of 1 tokens"),
@@ -205,7 +206,7 @@ def test_a_draft_model_that_cannot_fork_costs_guesses_only(
     ],
 )
 def test_a_strategy_that_fails_ends_its_request_alone(
-    verdict: Verdict | None, words: str, plain: list[list[int]], caplog: pytest.LogCaptureFixture
+    verdict: Any, words: str, plain: list[list[int]], caplog: pytest.LogCaptureFixture
 ) -> None:
     harness = Harness(N_VOCAB, TARGET, drafter=Guess(""), n_parallel=3)
     ids = [harness.submit(prompt, PARAMS) for prompt in PROMPTS]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -142,3 +143,38 @@ def test_every_file_of_the_product_s_packages_is_a_plugin(package: str) -> None:
     module = importlib.import_module(f"lucebox.{package}")
     assert module.names()
     assert all(isinstance(module.get(name), type) for name in module.names())
+
+
+class Animal(ABC):
+    """A contract: a flag, one with a default, and a method."""
+
+    legs: ClassVar[int]
+    tail: ClassVar[bool] = True
+
+    @abstractmethod
+    def speak(self) -> str: ...
+
+
+class Mute(Animal):
+    pass
+
+
+class Legless(Animal):
+    def speak(self) -> str:
+        return "hiss"
+
+
+class Cat(Legless):
+    legs = 4
+
+
+def test_a_class_that_lacks_what_its_base_declares_is_refused_by_name(
+    registry: Registry[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(monkeypatch, *(FakeEntryPoint(k.__name__, f"x:{k.__name__}", k) for k in (Mute, Legless, Cat)))
+    for name, lacking in (("Mute", "Mute lacks legs, speak"), ("Legless", "Legless lacks legs")):
+        for ask in (registry.create, registry.check):
+            with pytest.raises(ConfigError, match=f"{name}' is not complete: {lacking} [(]") as caught:
+                ask(name)
+            assert "help(zoo_of_plugins)" in str(caught.value)
+    assert registry.create("Cat").speak() == "hiss"

@@ -238,7 +238,13 @@ def test_the_short_names_are_drafters_without_a_model() -> None:
 def test_the_default_draft_model_is_for_drafters_that_need_one() -> None:
     assert {name for name in drafters.names() if drafters.get(name).needs_model} == set(MODEL_DRAFTERS)
     cases = {name: drafters.get(name).needs_model for name in drafters.names()}
-    cases |= {"auto": True, "suffix+model:x=1": True, "a_plugin:n=3": False, "self:q4_0": False, "none": False}
+    cases |= {
+        "auto": True,
+        "suffix+model:x=1": True,
+        "a_plugin:n=3": False,
+        "self:q4_0": False,
+        "none": False,
+    }
     for drafter, has_model in cases.items():
         options = engine_options(argparse.Namespace(), {"LUCEBOX_DRAFTER": drafter})
         assert (options.draft_model is not None) == has_model, drafter
