@@ -95,7 +95,8 @@ class Admission:
 
     def admit_text(self, embed: Embed) -> EngineSequence:
         """A sequence that embeds a text, of at most as many tokens as the context has. Raises as `admit`."""
-        submit = Submit(id=embed.id, prompt=embed.prompt, params=SamplingParams(temperature=0.0), seed=0)
+        params = SamplingParams(temperature=0.0)
+        submit = Submit(id=embed.id, prompt=embed.prompt, params=params, seed=0, group=embed.group)
         self._check_tokens(submit, n_room=0)
         return EngineSequence(
             submit=submit,

@@ -43,6 +43,7 @@ class Submit(msgspec.Struct, tag="submit", frozen=True, kw_only=True, forbid_unk
 
     `generated` is what an engine that died had already sent: it counts towards max_tokens, penalties and stop
     strings, and is not sent again. `seed` fixes the random numbers, whether or not the user gave one.
+    Requests of one `group` (the choices that one client asked for at once) leave free slots to others.
     `prediction` is what the answer is expected to be, or to have much of. If it is `traced`, events tell the
     times of every round.
     """
@@ -54,6 +55,7 @@ class Submit(msgspec.Struct, tag="submit", frozen=True, kw_only=True, forbid_unk
     generated: list[int] = []
     prediction: list[int] = []
     traced: bool = False
+    group: str = ""
 
 
 class Cancel(msgspec.Struct, tag="cancel", frozen=True, forbid_unknown_fields=True):
@@ -71,11 +73,12 @@ class Ping(msgspec.Struct, tag="ping", frozen=True, forbid_unknown_fields=True):
 
 
 class Embed(msgspec.Struct, tag="embed", frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A request for one vector that stands for `prompt`. It is cancelled as any other."""
+    """A request for one vector that stands for `prompt`. It is cancelled, and of a `group`, as any other."""
 
     id: str
     prompt: list[int]
     pooling: Pooling
+    group: str = ""
 
 
 Request = Submit | Embed

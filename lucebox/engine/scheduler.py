@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass
 
 from lucebox.engine.prefix_cache import N_BLOCK
@@ -36,8 +36,10 @@ class Turn:
 
 
 class Scheduler:
-    """Runs at most `n_parallel` sequences, first come first served, in forwards of at most `n_batch` rows.
+    """Runs at most `n_parallel` sequences in forwards of at most `n_batch` rows.
 
+    A free slot goes to the group that has the fewest, and among those to who came first: a client that asks
+    for many answers at once does not let others wait for all of them.
     Every decoding sequence takes part in every step. Prompts are computed in chunks beside them: half the
     rows are for those that miss the fewest tokens, the other half for those that came first, so that nobody
     waits for a long prompt to ask about a short one, and no long one waits for ever. Prompts that are alike
@@ -87,11 +89,16 @@ class Scheduler:
         """Gives free slots to waiting sequences, and returns those that start."""
         admitted = []
         while self._waiting and self._free_slots:
-            sequence = self._waiting.popleft()
+            sequence = self._next_in_turn()
+            self._waiting.remove(sequence)
             sequence.start(self._free_slots.pop())
             self._running.append(sequence)
             admitted.append(sequence)
         return admitted
+
+    def _next_in_turn(self) -> EngineSequence:
+        n_slots = Counter(sequence.group for sequence in self._running)
+        return min(self._waiting, key=lambda sequence: n_slots[sequence.group])  # the first of the least
 
     def next_turn(self) -> Turn:
         """What the next step computes."""

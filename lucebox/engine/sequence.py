@@ -76,6 +76,11 @@ class EngineSequence:
         return self.submit.id
 
     @property
+    def group(self) -> str:
+        """What it shares with the other answers to one client's request; its own where there are none."""
+        return self.submit.group or self.submit.id
+
+    @property
     def n_generated(self) -> int:
         """Generated tokens, those of an earlier engine included."""
         return len(self.tokens) - len(self.submit.prompt)

@@ -29,6 +29,7 @@ _TYPES = {
     "object": "an object",
     "null": "null",
 }
+_LIMITS = {">=": "at least", "<=": "at most", ">": "over", "<": "under"}
 _JSON_TYPES = {str: "str", int: "int", float: "float", bool: "bool", list: "array", dict: "object"}
 
 
@@ -137,6 +138,9 @@ def _field_error(text: str, struct: type[msgspec.Struct], at: str = "") -> ApiEr
         subject = f" for {'a value of ' if inner else ''}'{path}'" if path else ": the body"
         message = f"Invalid type{subject}: expected {_type_words(wrong[1])}{got}."
         return ApiError(message, param=path or None, code="invalid_type")
+    if limit := re.fullmatch(r"Expected `[^`]*` (>=|<=|>|<) (.*)", problem):
+        message = f"Invalid value for '{path}': it must be {_LIMITS[limit[1]]} {limit[2]}."
+        return ApiError(message, param=path or None, code="invalid_value")
     if bad := re.fullmatch(r"Invalid (?:enum )?value ('.*')", problem, re.DOTALL):
         supported = _supported(allowed_values(struct, (match["path"] or "").lstrip(".")))
         message = f"Invalid value for '{path}': {bad[1]}.{supported}"

@@ -72,7 +72,8 @@ class EmbeddingJob:
         """A queue that is full is no error while some of ours run: there is room again when they end."""
         while len(self._running) < self._n_at_once and self._n_submitted < len(self._texts):
             index = self._n_submitted
-            embed = Embed(id=self._text_id(index), prompt=self._texts[index], pooling=self._pooling)
+            text = self._texts[index]
+            embed = Embed(id=self._text_id(index), prompt=text, pooling=self._pooling, group=self._id)
             try:
                 self._engine.submit(embed, partial(self._mailbox.put, index))
             except QueueFullError:

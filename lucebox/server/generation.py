@@ -273,6 +273,7 @@ class Generation:
                 seed=(base + k) % SEED_RANGE,
                 prediction=self._prediction,
                 traced=self._traced,
+                group=self.id,
             )
 
     def _choice_id(self, index: int) -> str:

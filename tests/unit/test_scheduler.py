@@ -14,10 +14,11 @@ from tests.support.tiny_models import TinySpec, tiny_metadata
 N_BATCH = 512
 
 
-def sequence(id: str, n_prompt: int) -> EngineSequence:
+def sequence(id: str, n_prompt: int, group: str = "") -> EngineSequence:
     vocabulary = Vocabulary.from_metadata(tiny_metadata(TinySpec(n_vocab=8)))
     admission = Admission(vocabulary, 8, 4096, draft_length_spec="fixed:n=4")
-    return admission.admit(Submit(id=id, prompt=[1] * n_prompt, params=SamplingParams(), seed=0))
+    submit = Submit(id=id, prompt=[1] * n_prompt, params=SamplingParams(), seed=0, group=group)
+    return admission.admit(submit)
 
 
 def filled(n_parallel: int, *prompts: int) -> Scheduler:
@@ -54,6 +55,23 @@ def test_who_came_first_is_in_front_whenever_it_is_queued() -> None:
         scheduler.add(added)
     assert scheduler.waiting == [early, late, latest]
     assert scheduler.admit() == [early]
+
+
+def test_many_answers_to_one_client_leave_slots_to_others() -> None:
+    scheduler = Scheduler(3, N_BATCH)
+    for added in (
+        *(sequence(f"many/{i}", 1, "many") for i in range(5)),
+        sequence("r0", 1),
+        sequence("r1", 1),
+    ):
+        scheduler.add(added)
+    assert [s.id for s in scheduler.admit()] == ["many/0", "r0", "r1"]
+    scheduler.add(sequence("r2", 1))
+    started = []
+    for _ in range(5):  # whoever has run longest ends
+        scheduler.remove(scheduler.running[0])
+        started += [s.id for s in scheduler.admit()]
+    assert started == ["many/1", "r2", "many/2", "many/3", "many/4"], "it always has one, and all when alone"
 
 
 def test_prompts_alone_share_a_large_chunk() -> None:
