@@ -110,7 +110,7 @@ class ChatTemplate:
                 param="chat_template_kwargs",
                 remedy="leave it out",
             )
-        conversation = [_message(index, message) for index, message in enumerate(messages)]
+        conversation = [_message(index, message) for index, message in enumerate(_checked(messages))]
         try:
             return self._render(
                 messages=conversation,
@@ -139,7 +139,7 @@ class ChatTemplate:
     ) -> str:
         """As `render`, of messages whose calls may be as `encode` takes them."""
         return self.render(
-            [self._with_arguments(message) for message in messages],
+            [self._with_arguments(message) for message in _checked(messages)],
             add_generation_prompt=add_generation_prompt,
             tools=tools,
             extra=extra,
@@ -161,7 +161,7 @@ class ChatTemplate:
         calls may be JSON in a string, as OpenAI's API has them, whichever form the template takes.
         """
         literal = Literal(tokenizer.control_tokens, avoid=self.source)
-        conversation = [self._with_arguments(message) for message in messages]
+        conversation = [self._with_arguments(message) for message in _checked(messages)]
         given = literal.hide({"messages": conversation, "tools": tools, "extra": extra})
         prompt = self.render(
             given["messages"],
@@ -197,6 +197,20 @@ class ChatTemplate:
 
     def _error(self, problem: str) -> TemplateError:
         return TemplateError(f"{self._path}: {_TEMPLATE_KEY}: {problem}", remedy=_BROKEN)
+
+
+def _checked(messages: Sequence[Message]) -> Sequence[Message]:
+    """Raises RequestError for what is no list of messages: users of the library may pass anything."""
+    if isinstance(messages, Sequence) and not isinstance(messages, str | bytes):
+        wrong = [message for message in messages if not isinstance(message, Mapping)]
+        if not wrong:
+            return messages
+        problem = f"messages has {type(wrong[0]).__name__} for a message"
+    else:
+        problem = f"messages is {type(messages).__name__}, not a list of messages"
+    raise RequestError(
+        problem, param="messages", remedy='send [{"role": "user", "content": "Hi"}] or the like'
+    )
 
 
 def _message(index: int, message: Message) -> dict[str, Any]:

@@ -104,6 +104,16 @@ def test_variables_of_the_template_itself_and_unknown_ones_cannot_be_set(name: s
         assert caught.value.param == "chat_template_kwargs"
 
 
+@pytest.mark.parametrize(
+    "messages", ["Hi", b"Hi", {"role": "user", "content": "Hi"}, ["Hi"], [None], None, 5]
+)
+def test_what_is_no_list_of_messages_is_refused_with_an_example(messages: Any) -> None:
+    for ask in (TEMPLATE.render, TEMPLATE.text, partial(TEMPLATE.encode, tokenizer=TOKENIZER)):
+        with pytest.raises(RequestError, match=r'send \[\{"role"') as caught:
+            ask(messages)
+        assert caught.value.param == "messages"
+
+
 def test_a_template_that_refuses_says_why() -> None:
     with pytest.raises(TemplateError, match="roles must alternate") as caught:
         rendered("{{ raise_exception('roles must alternate') }}")
