@@ -10,6 +10,12 @@ from playwright.sync_api import Browser, expect
 from tests.support.browser import Tab, answers, chromium, figure, send, tab
 from tests.support.page_server import PageServer, page_server
 
+# Or at the browser's own buttons, between the last and the first of the page.
+IS_WITHIN = """panel => {
+  const at = document.activeElement;
+  return at === document.body || Boolean(at.closest(panel));
+}"""
+TABLET = {"viewport": {"width": 1024, "height": 768}, "has_touch": True, "is_mobile": True}
 PHONE = {"viewport": {"width": 375, "height": 812}, "has_touch": True, "is_mobile": True}
 
 
@@ -114,9 +120,34 @@ def test_a_phone(browser: Browser, server: PageServer) -> None:
             page.wait_for_timeout(250)  # drawers slide in
             assert opened.wrong("overflow") == []
             assert opened.wrong("smallTargets") == []
+            for _ in range(30):  # the keyboard stays in what lies over the rest
+                page.keyboard.press("Tab")
+                assert page.evaluate(IS_WITHIN, panel), panel
             page.click(close)
             expect(page.locator(panel)).not_to_be_visible()
+            expect(page.locator(button)).to_be_focused()
         page.click("#open-conversations")
         page.click("#new")
         expect(page.locator("#conversations")).not_to_be_visible()
         expect(page.locator(".message")).to_have_count(0)
+
+
+def test_a_tablet(browser: Browser, server: PageServer) -> None:
+    with tab(browser, server.url, **TABLET) as opened:
+        page = opened.page
+        send(page, "markdown")
+        expect(page.locator("#conversations")).to_be_visible()
+        assert opened.wrong("smallTargets") == []
+        assert opened.wrong("overflow") == []
+
+
+def test_the_focus_follows_from_send_to_stop_and_back(browser: Browser, server: PageServer) -> None:
+    with tab(browser, server.url) as opened:
+        page = opened.page
+        page.fill("#text", "slow one")
+        page.focus("#send")
+        page.keyboard.press("Enter")
+        expect(page.locator("#stop")).to_be_focused()
+        expect(answers(page)).to_contain_text("You said")
+        page.keyboard.press("Enter")
+        expect(page.locator("#send")).to_be_focused()

@@ -66,6 +66,7 @@ function setInsight(isOpen, onOpen = () => {}) {
 function showScrim() {
   const isOver = NARROW.matches && (document.body.dataset.drawer === "conversations" || document.body.dataset.insight === "open");
   byId("scrim").hidden = !isOver;
+  for (const behind of document.querySelectorAll(".skip, .bar, .chat")) behind.inert = isOver;
 }
 
 function setUpTheme() {

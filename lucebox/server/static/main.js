@@ -323,9 +323,12 @@ class Page {
 
   showRunning() {
     const isRunning = this.running !== null;
-    byId("send").hidden = isRunning;
-    byId("stop").hidden = !isRunning;
     byId("send").disabled = this.server.state !== "ready" && this.server.state !== "unknown";
+    const [shown, gone] = (isRunning ? ["stop", "send"] : ["send", "stop"]).map(byId);
+    const hadFocus = document.activeElement === gone;
+    shown.hidden = false;
+    gone.hidden = true;
+    if (hadFocus) (shown.disabled ? byId("text") : shown).focus(); // or the keyboard would begin at the top again
     document.body.dataset.running = String(isRunning);
   }
 
