@@ -16,6 +16,7 @@ import pytest
 from lucebox.config import EngineConfig, EngineOptions
 from lucebox.engine.process_client import ProcessClient
 from lucebox.gguf import read
+from lucebox.models import attention
 from lucebox.resolve import resolve_engine
 from lucebox.sampling.params import SamplingParams
 from lucebox.text.chat import ChatTemplate
@@ -26,7 +27,10 @@ from tests.support.tiny_engines import TIMEOUT_S, Asked
 N_CLIENTS, N_REQUESTS = (int(n) for n in os.environ.get("CROWD", "12x3").split("x"))
 N_PARALLEL = 4
 N_CTX = 1024
-GAP = 0.5  # quantised activations: batches of other shapes move the gap of the two likeliest by up to 0.4
+# Our own attention makes every answer the solo one. Others round otherwise for batches of other shapes: that
+# moves the gap of the two likeliest by up to 0.4, and a few questions, drawn often or not, have a near-tie.
+IS_EXACT = attention.is_available()
+GAP = 0.0 if IS_EXACT else 0.5
 PARAMS = SamplingParams(temperature=0.0, max_tokens=16)
 SYSTEM = "You are a helpful assistant who answers in a few words, and says what is not known. " * 3
 QUESTIONS = (
@@ -80,7 +84,7 @@ def test_nothing_is_lost_or_mixed_up(config: EngineConfig) -> None:
         check_idle(client)
         stats = client.stats()
     assert len(told) == N_CLIENTS * N_REQUESTS == stats.n_finished + stats.n_cancelled
-    assert len(ties) <= len(told) // 2  # a few questions have a near-tie, and are drawn more or less often
+    assert len(ties) <= (0 if IS_EXACT else len(told) // 2)
     timings = stats.timings
     print(
         f"\n{len(told)} requests of {N_CLIENTS} clients in {crowd.elapsed_s:.0f} s, "
