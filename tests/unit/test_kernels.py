@@ -37,8 +37,8 @@ TWINS: Mapping[ModuleType, ModuleType] = {
     rng: sampling_twin,
     sampling: sampling_twin,
 }
-# Without `abort`, a failure has no report; without `packed`, ggml's kernels serve.
-WITHOUT_TWIN = ("abort", "packed")
+# Without `abort`, a failure has no report; without the others, ggml's kernels serve.
+WITHOUT_TWIN = ("abort", "attention", "packed")
 
 
 def test_the_compiled_kernels_are_in_use() -> None:
