@@ -54,8 +54,9 @@ LB_INLINE __m512 lb_load(const char *x, int is_half) {
     return is_half ? _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)x)) : _mm512_loadu_ps((const float *)x);
 }
 
-/* e to the x for x <= 0 within two units in the last place; NaN for NaN. */
+/* e to the x for x <= 0 within two units in the last place, 0 where it is less than floats can say; NaN for NaN. */
 LB_INLINE __m512 lb_exp(__m512 x) {
+    x = _mm512_max_ps(_mm512_set1_ps(-150.f), x); /* NaN stays: it is the second operand */
     const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504f)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375f), x);
     r = _mm512_fnmadd_ps(n, _mm512_set1_ps(-2.12194440e-4f), r);
@@ -166,11 +167,14 @@ LB_TARGET static void lb_softmax(const lb_work *w, int q, const float *largest, 
 }
 
 /* Adds a tile's values, weighted, to n queries' sums of `width` vectors from element d on, and the weights to
-   `total`; n and width are constants wherever this is inlined. */
+   `total`; each of the cells that it sees alone, whatever others hold. n and width are constants wherever this is
+   inlined. */
 LB_INLINE void lb_mix(const lb_work *w, int64_t tile, uint16_t any, int q, int64_t d, const float *values, float (*sums)[LB_MAX_HEAD],
                       float (*total)[LB_CELLS], const int n, const int width) {
     __m512 sum[4][4], weight_sum[4];
+    uint16_t seen[4];
     for (int i = 0; i < n; i++) {
+        seen[i] = w->seen[w->row[q + i] * w->n_tiles + tile];
         for (int j = 0; j < width; j++) sum[i][j] = _mm512_loadu_ps(sums[q + i] + d + 16 * j);
         weight_sum[i] = _mm512_loadu_ps(total[q + i]);
     }
@@ -181,7 +185,8 @@ LB_INLINE void lb_mix(const lb_work *w, int64_t tile, uint16_t any, int q, int64
         for (int j = 0; j < width; j++) value[j] = _mm512_loadu_ps(values + c * w->dv + d + 16 * j);
         for (int i = 0; i < n; i++) {
             const __m512 weight = _mm512_set1_ps(weights[i * w->n_tiles * LB_CELLS + c]);
-            for (int j = 0; j < width; j++) sum[i][j] = _mm512_fmadd_ps(weight, value[j], sum[i][j]);
+            const __mmask16 sees = (__mmask16)-(seen[i] >> c & 1);
+            for (int j = 0; j < width; j++) sum[i][j] = _mm512_mask3_fmadd_ps(weight, value[j], sum[i][j], sees);
             weight_sum[i] = _mm512_add_ps(weight_sum[i], weight);
         }
     }

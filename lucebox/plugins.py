@@ -67,10 +67,16 @@ class Registry(Generic[T]):
         return plugin(*arguments, **options)
 
     def _check_complete(self, name: str, plugin: type[T]) -> None:
-        """Raises ConfigError for a class that lacks what its base only declares: flags and methods."""
+        """Raises ConfigError for a class that lacks what a base of ours only declares: flags and methods."""
+        if not isinstance(plugin, type):
+            raise ConfigError(
+                f"{self._kind} {name!r} is not a class but of type {type(plugin).__name__}",
+                remedy="let its entry point refer to the class itself",
+            )
         declared = {
             attribute
             for base in plugin.__mro__
+            if base.__module__.startswith(f"{self.package}.") and base is not plugin
             for attribute, kind in vars(base).get("__annotations__", {}).items()
             if str(kind).startswith(("ClassVar", "typing.ClassVar")) and not hasattr(plugin, attribute)
         }

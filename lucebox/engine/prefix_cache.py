@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 import numpy as np
 
@@ -18,11 +19,15 @@ _NO_CELLS = np.empty(0, np.int32)
 
 @dataclass(slots=True, eq=False)
 class Block:
-    """N_BLOCK tokens behind those of `parent`, and the cells of their keys and values."""
+    """N_BLOCK tokens behind those of `parent`, and the cells of their keys and values.
+
+    `is_in_order` where these lie above the parent's, or are as one sequence had both.
+    """
 
     parent: Block | None
     tokens: tuple[int, ...]
     cells: Int32Array
+    is_in_order: bool = True
     children: dict[tuple[int, ...], Block] = field(default_factory=dict)
 
 
@@ -54,8 +59,12 @@ class PrefixCache:
 
     def find(self, tokens: Sequence[int]) -> Int32Array:
         """int32[n]: the cells of the first n of `tokens`, whole blocks that are known. They may be adopted
-        until anything else is asked of this object."""
-        chain = self._walk(tokens)
+        until anything else is asked of this object.
+
+        Blocks that several sequences computed are found as long as their cells ascend: attention would sum
+        what another sequence put out of order otherwise than where one computes all.
+        """
+        chain = list(takewhile(lambda block: block.is_in_order, self._walk(tokens)))
         self._use(chain)
         return np.concatenate([block.cells for block in chain]) if chain else _NO_CELLS
 
@@ -102,7 +111,7 @@ class PrefixCache:
 
     def restore(self, parents: Sequence[int], tokens: Sequence[tuple[int, ...]], cells: Int32Array) -> None:
         """Blocks as `blocks` gave them, into an empty cache: block i stands behind block `parents[i]` < i, or
-        behind none if that is -1. `cells` (N_BLOCK for each, in order) are kept already."""
+        behind none if that is -1. `cells` (N_BLOCK for each, ascending) are kept already."""
         assert not self._order
         assert len(cells) == N_BLOCK * len(tokens) <= self.n_most
         made: list[Block] = []
@@ -147,7 +156,12 @@ class PrefixCache:
             self._order.move_to_end(block)
 
     def _append(self, parent: Block | None, tokens: Sequence[int], cells: Int32Array, n: int) -> Block:
-        block = Block(parent, tuple(tokens[n : n + N_BLOCK]), cells[n : n + N_BLOCK].copy())
+        is_in_order = (
+            parent is None
+            or int(parent.cells[-1]) < int(cells[n])
+            or np.array_equal(parent.cells, cells[n - N_BLOCK : n])
+        )
+        block = Block(parent, tuple(tokens[n : n + N_BLOCK]), cells[n : n + N_BLOCK].copy(), is_in_order)
         self._cache.keep(block.cells)
         self._siblings(block)[block.tokens] = block
         self._order[block] = None

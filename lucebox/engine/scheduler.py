@@ -41,7 +41,7 @@ class Scheduler:
     A free slot goes to the group that has the fewest, and among those to who came first: a client that asks
     for many answers at once does not let others wait for all of them.
     Every decoding sequence takes part in every step. Prompts are computed in chunks beside them: half the
-    rows are for those that miss the fewest tokens, the other half for those that came first, so that nobody
+    rows are for those that miss the fewest tokens, the other half for those that began first, so that nobody
     waits for a long prompt to ask about a short one, and no long one waits for ever. Prompts that are alike
     end one after another rather than all at the end. Where it `shares_prefixes`, what several have in common
     is computed for one of them while the others wait.

@@ -136,7 +136,7 @@ class SamplingParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         if too_low:
             bound = f"{'over' if low_open else 'at least'} {_number(low)}"
         else:
-            bound = f"at most {_number(high)}" if math.isfinite(value) else "a finite number"
+            bound = "a number" if math.isnan(value) else f"at most {_number(high)}"
         raise RequestError(f"{name} must be {bound}, not {value!r:.40}", param=name)
 
 

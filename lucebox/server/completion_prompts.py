@@ -10,7 +10,6 @@ from lucebox.server.sampled_request import MAX_CHOICES
 from lucebox.server.schema import CompletionRequest
 from lucebox.server.service import TextModel
 from lucebox.server.token_inputs import named_inputs
-from lucebox.text.output import TextOutput
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,5 +66,4 @@ def _check_tokens(name: str, tokens: list[object], n_vocab: int) -> None:
 def _echo(item: str | list[int], text: TextModel) -> str:
     if isinstance(item, str):
         return item
-    output = TextOutput(text.vocabulary)
-    return output.push(item) + output.finish()
+    return b"".join(map(text.vocabulary.token_bytes, item)).decode("utf-8", "replace")

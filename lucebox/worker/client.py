@@ -51,7 +51,7 @@ def connect(
     `first_number` is that of the first device: by default, the first that is free in this process. Should a
     worker be lost later, `on_lost(reason)` is called once for it, in a thread of its own; ggml, if it is
     waiting for that worker, waits on. Raises ConfigError for an address that is none, and WorkerError, with
-    nothing claimed.
+    nothing claimed but a worker whose RPC server serves somebody else, until that is over.
     """
     number = _first_free_number() if first_number is None else first_number
     with contextlib.ExitStack() as undo:
@@ -180,6 +180,7 @@ class WorkerLink:
         """
         watchdog, self._watchdog = self._watchdog, None
         if watchdog is not None:
+            watchdog.disarm()
             adding.add_done_callback(lambda _: watchdog.stop())
 
 

@@ -35,6 +35,10 @@ class Watchdog:
         if self._thread is not threading.current_thread():
             self._thread.join()
 
+    def disarm(self) -> None:
+        """`on_lost` is not called any more, whatever happens."""
+        self._on_lost = _ignore
+
     def _run(self) -> None:
         reason = self._watch()
         if self._stopped.is_set():
@@ -50,3 +54,7 @@ class Watchdog:
         except WorkerError as error:
             return error.message
         return f"The worker {self._connection.address} closed the connection"
+
+
+def _ignore(reason: str) -> None:
+    pass

@@ -155,6 +155,28 @@ def test_who_sees_nothing_gets_zeros_and_large_scores_do_not_overflow() -> None:
     np.testing.assert_allclose(found[::2], case.expected()[::2], rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+def test_what_one_row_sees_is_nothing_to_another(value: float) -> None:
+    case = Case((4, 2), (32, 48), 9, 40)
+    case.seen[:, :8] = False
+    case.seen[:, 8] = True
+    expected = case.run()
+    case.seen[5, 3] = True
+    case.keys[:, 3] = case.values[:, 3] = value
+    found = case.run()
+    others = np.arange(9) != 5
+    assert np.array_equal(found[others], expected[others])
+    assert np.isnan(found[5]).all()
+
+
+def test_scores_as_far_apart_as_floats_allow() -> None:
+    case = Case((2, 1), (16, 16), 1, 20, Type.F32)
+    case.seen[:] = True
+    case.query[:], case.keys[:] = 1e7, 0.0
+    case.keys[0, 3] = -1e7
+    np.testing.assert_allclose(case.run(), case.expected(), rtol=1e-5, atol=1e-6)
+
+
 def test_not_a_number_is_not_hidden() -> None:
     case = Case((2, 1), (16, 16), 1, 20, Type.F32)
     case.seen[:] = True

@@ -148,6 +148,7 @@ def test_every_file_of_the_product_s_packages_is_a_plugin(package: str) -> None:
 class Animal(ABC):
     """A contract: a flag, one with a default, and a method."""
 
+    __module__ = "zoo_of_plugins.base"
     legs: ClassVar[int]
     tail: ClassVar[bool] = True
 
@@ -166,6 +167,7 @@ class Legless(Animal):
 
 class Cat(Legless):
     legs = 4
+    lives: ClassVar[int]  # its own affair
 
 
 def test_a_class_that_lacks_what_its_base_declares_is_refused_by_name(
@@ -178,3 +180,9 @@ def test_a_class_that_lacks_what_its_base_declares_is_refused_by_name(
                 ask(name)
             assert "help(zoo_of_plugins)" in str(caught.value)
     assert registry.create("Cat").speak() == "hiss"
+
+
+def test_what_is_no_class_is_refused(registry: Registry[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, FakeEntryPoint("maker", "x:maker", lambda: Cat()))  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="'maker' is not a class but of type function"):
+        registry.check("maker")

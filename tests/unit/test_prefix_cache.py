@@ -45,6 +45,28 @@ def remember(cache: Cache, prefixes: PrefixCache, tokens: list[int]) -> Int32Arr
     return cells
 
 
+def test_what_two_sequences_computed_is_found_as_far_as_its_cells_ascend() -> None:
+    cache, prefixes = made(16)
+    remember(cache, prefixes, text(1))
+    compute(cache, 1, text(5, 5, 5))
+    prefixes.add(text(1, 2), compute_behind(cache, prefixes, 0, text(1), text(2)))
+    cache.release(1)
+    cache.release(0)
+    own = compute_behind(cache, prefixes, 0, text(1), text(2, 3))  # block 2 is known, but computed once more
+    assert own.tolist() == list(range(3 * N_BLOCK))
+    prefixes.add(text(1, 2, 3), own)
+    prefixes.check_integrity()
+    assert prefixes.find(text(1, 2, 3)).tolist() == [*range(N_BLOCK), *range(4 * N_BLOCK, 5 * N_BLOCK)]
+
+
+def compute_behind(
+    cache: Cache, prefixes: PrefixCache, sequence: int, known: list[int], tokens: list[int]
+) -> Int32Array:
+    """A sequence that adopts `known`, and computes `tokens` itself; all of its cells."""
+    cache.adopt(sequence, prefixes.find(known))
+    return compute(cache, sequence, tokens)
+
+
 def test_whole_blocks_are_known() -> None:
     cache, prefixes = made()
     cells = remember(cache, prefixes, text(1, 2, n_tail=5))
@@ -169,6 +191,7 @@ class Requests(RuleBasedStateMachine):
         self.running: dict[int, list[int]] = {}
         self.known: dict[tuple[int, ...], int] = {}
         self.cells: dict[tuple[int, ...], list[int]] = {}
+        self.out_of_order: set[tuple[int, ...]] = set()
         self.now = 0
 
     def use(self, tokens: Sequence[int], n: int) -> None:
@@ -200,6 +223,7 @@ class Requests(RuleBasedStateMachine):
 
     def give_up(self, known: tuple[int, ...]) -> None:
         del self.known[known], self.cells[known]
+        self.out_of_order.discard(known)
 
     @rule(slot=sequences, words=words, n_tail=tails)
     def start(self, slot: int, words: list[int], n_tail: int) -> None:
@@ -207,7 +231,9 @@ class Requests(RuleBasedStateMachine):
             return
         tokens = text(*words, n_tail=n_tail)
         cells = self.prefixes.find(tokens)
-        assert len(cells) == self.longest(tokens)
+        n_found = self.longest(tokens)
+        ends = [n for n in range(0, n_found, N_BLOCK) if tuple(tokens[: n + N_BLOCK]) in self.out_of_order]
+        assert len(cells) == min([n_found, *ends])
         assert [self.held[int(cell)] for cell in cells] == [tuple(tokens[: i + 1]) for i in range(len(cells))]
         self.use(tokens, len(cells))
         self.cache.adopt(slot, cells)
@@ -257,9 +283,14 @@ class Requests(RuleBasedStateMachine):
         while len(self.known) > max(0, 5 - n_new) and (known := self.victim(chain)) is not None:
             self.give_up(known)
         for _ in range(min(n_new, 5 - len(self.known))):
+            before = self.cells.get(tuple(tokens[:n_known]), [])
+            own_before = cells[max(0, n_known - N_BLOCK) : n_known].tolist()
             n_known += N_BLOCK
-            self.known[tuple(tokens[:n_known])] = 0
-            self.cells[tuple(tokens[:n_known])] = cells[n_known - N_BLOCK : n_known].tolist()
+            known = tuple(tokens[:n_known])
+            self.known[known] = 0
+            self.cells[known] = cells[n_known - N_BLOCK : n_known].tolist()
+            if before not in ([], own_before) and before[-1] > self.cells[known][0]:
+                self.out_of_order.add(known)
         self.use(tokens, n_known)
         if ends:
             del self.running[slot]

@@ -117,6 +117,11 @@ def test_logprobs(stream: bool) -> None:
     assert merged["text_offset"] == [0, 1, 1, 1, 1, 2]
 
 
+def test_the_echo_of_half_a_character_shows_that_something_is_there() -> None:
+    response = ask(HI, TEXT, {"prompt": list(b"a\xe2"), "echo": True})
+    assert response.json()["choices"][0]["text"].startswith("a\ufffd")
+
+
 def test_echoed_prompts_have_log_probabilities() -> None:
     """The first token has none; all offsets count from the start of the text."""
     body = {"prompt": "Say", "echo": True, "logprobs": 1}

@@ -30,7 +30,10 @@ export function setUpAppearance(onInsight) {
   byId("open-conversations").addEventListener("click", () => setDrawer(true));
   byId("close-conversations").addEventListener("click", () => setDrawer(false));
   byId("scrim").addEventListener("click", closeDrawers);
-  NARROW.addEventListener("change", showScrim);
+  NARROW.addEventListener("change", () => {
+    if (NARROW.matches) setInsight(false); // it would lie over what is being written
+    showScrim();
+  });
   setInsight(!NARROW.matches && kept("insight") !== "closed", onInsight);
 }
 
@@ -55,11 +58,12 @@ export function setDrawer(isOpen) {
 
 function setInsight(isOpen, onOpen = () => {}) {
   const wasOpen = document.body.dataset.insight === "open";
+  const hadFocus = document.activeElement !== document.body;
   document.body.dataset.insight = isOpen ? "open" : "closed";
   byId("toggle-insight").setAttribute("aria-expanded", String(isOpen));
   if (!NARROW.matches) keep("insight", isOpen ? "open" : "closed");
   showScrim();
-  if (NARROW.matches && wasOpen !== isOpen && document.activeElement !== document.body) byId(isOpen ? "close-insight" : "toggle-insight").focus();
+  if (NARROW.matches && wasOpen !== isOpen && hadFocus) byId(isOpen ? "close-insight" : "toggle-insight").focus();
   if (isOpen) onOpen();
 }
 
