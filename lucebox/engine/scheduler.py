@@ -98,6 +98,9 @@ class Scheduler:
 
     def _next_in_turn(self) -> EngineSequence:
         n_slots = Counter(sequence.group for sequence in self._running)
+        for sequence in self._waiting:
+            if not n_slots[sequence.group]:  # nearly always the first: thousands may be waiting
+                return sequence
         return min(self._waiting, key=lambda sequence: n_slots[sequence.group])  # the first of the least
 
     def next_turn(self) -> Turn:
