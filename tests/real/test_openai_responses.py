@@ -87,13 +87,12 @@ def test_a_stream_says_what_the_whole_response_says(client: OpenAI) -> None:
 
 
 def test_a_response_that_is_cut_off(client: OpenAI) -> None:
-    response = client.responses.create(model=QWEN, input="Count to 100.", max_output_tokens=3)
+    asked: Any = {"model": QWEN, "input": "Count to 100.", "temperature": 0, "max_output_tokens": 3}
+    response = client.responses.create(**asked)
     assert response.status == "incomplete"
     assert response.incomplete_details is not None
     assert response.incomplete_details.reason == "max_output_tokens"
-    events = list(
-        client.responses.create(model=QWEN, input="Count to 100.", max_output_tokens=3, stream=True)
-    )
+    events = list(client.responses.create(**asked, stream=True))
     assert events[-1].type == "response.incomplete"
 
 
