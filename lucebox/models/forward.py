@@ -9,6 +9,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, IntEnum, auto
+from types import MappingProxyType
 from typing import NamedTuple
 
 from lucebox.ggml import _api
@@ -19,8 +20,8 @@ from lucebox.models.attention import OwnAttention
 from lucebox.models.hparams import Hparams, Rope
 
 _F32_BYTES = 4
-_SPLIT_KV = 512  # cells from which on ggml's threads share the keys of a single row
 _ALL_THREADS = -1  # GGML_N_TASKS_MAX
+_NO_ATTENTION: Mapping[int, OwnAttention] = MappingProxyType({})
 _LEAST_TOTAL = 2.0**-14  # below what probabilities of chosen experts sum to: bounds without changing
 
 Tensor = int  # address of a ggml_tensor
@@ -88,8 +89,8 @@ class Forward:
     """Builds the nodes of one forward. Shapes in comments have ne0 first, as ggml has them.
 
     `parts` says of each node which part of the network it belongs to. In layers among `exact_layers` a row's
-    result depends on that row alone, not on how many there are, as our own kernels promise; in those among
-    `attention_layers` our own `attention` serves.
+    result depends on that row alone, not on how many there are, as our own kernels promise; in those that
+    have an `attention`, that serves instead of ggml's.
     """
 
     def __init__(
@@ -103,8 +104,7 @@ class Forward:
         key_values: KeyValues,
         hparams: Hparams,
         exact_layers: Container[int] = (),
-        attention: OwnAttention | None = None,
-        attention_layers: Container[int] = (),
+        attention: Mapping[int, OwnAttention] = _NO_ATTENTION,
     ) -> None:
         self._library = library
         self._context = context
@@ -112,12 +112,10 @@ class Forward:
         self._weights = weights
         self._packed = packed
         self._quantised: dict[Tensor, Tensor] = {}
-        self._group_mask: Tensor | None = None
         self._key_values = key_values
         self._hparams = hparams
         self._exact_layers = exact_layers
         self._attention = attention
-        self._attention_layers = attention_layers
         self._part = Part(Section.INPUT)
         self.parts: dict[Tensor, Part] = {}
         self.shape = shape
@@ -239,48 +237,18 @@ class Forward:
         library, h = self._library, self._hparams
         if self.inputs.mask is None:
             self.inputs.mask = self._input(Type.F16, self.shape.n_kv, self.shape.n_rows)
-        if self._attention is not None and layer in self._attention_layers:
-            operands = (query, *self._keys_and_values(layer), self.inputs.mask)
-            function, userdata = self._attention.function, self._attention.userdata(scale)
-            width = h.n_heads * h.head_dim_v
-            return self._custom(Type.F32, width, self.shape.n_rows, operands, function, userdata)
-        if self._attends_by_group(layer):
-            n_group = h.n_heads // h.n_heads_kv
-            rows = self._op(library.ggml_reshape_3d, query, h.head_dim_k, n_group, h.n_heads_kv)
-            by_group = self._flash_attention(layer, rows, self._mask_of_group(n_group), scale)
-            attended = self._op(library.ggml_cont, self._op(library.ggml_permute, by_group, 0, 2, 1, 3))
-        else:
-            by_head = self._op(library.ggml_permute, query, 0, 2, 1, 3)
-            attended = self._flash_attention(layer, by_head, self.inputs.mask, scale)
-        return self._op(library.ggml_reshape_2d, attended, h.n_heads * h.head_dim_v, self.shape.n_rows)
-
-    def _flash_attention(self, layer: int, query: Tensor, mask: Tensor, scale: float) -> Tensor:
-        """[head_dim_v, heads, rows] of a query [head_dim_k, rows, heads]."""
-        key, value = self._keys_and_values(layer)
-        attended = self._op(self._library.ggml_flash_attn_ext, query, key, value, mask, scale, 0.0, 0.0)
-        self._library.ggml_flash_attn_ext_set_prec(attended, Prec.F32)
-        return attended
-
-    def _keys_and_values(self, layer: int) -> tuple[Tensor, Tensor]:
-        """Those of the cells that may be seen: [head_dim, n_kv, n_heads_kv] each."""
-        h = self._hparams
-        keys = self._visible(self._key_values.keys[layer], h.head_dim_k)
-        return keys, self._visible(self._key_values.values[layer], h.head_dim_v)
-
-    def _attends_by_group(self, layer: int) -> bool:
-        """Whether the query heads that share keys stand for the rows of one head.
-
-        ggml sums the attention of a single row in another order than that of several.
-        """
-        is_split = self.shape.n_rows == 1 and self.shape.n_kv >= _SPLIT_KV
-        return is_split and layer in self._exact_layers and self._hparams.n_heads > self._hparams.n_heads_kv
-
-    def _mask_of_group(self, n_group: int) -> Tensor:
-        """The single row's mask, once for each head of a group."""
-        if self._group_mask is None:
-            shape = (self.shape.n_kv, n_group, 1, 1)
-            self._group_mask = self._op(self._library.ggml_repeat_4d, self.inputs.mask, *shape)
-        return self._group_mask
+        key = self._visible(self._key_values.keys[layer], h.head_dim_k)
+        value = self._visible(self._key_values.values[layer], h.head_dim_v)
+        width, n_rows = h.n_heads * h.head_dim_v, self.shape.n_rows
+        if (own := self._attention.get(layer)) is not None:
+            operands = (query, key, value, self.inputs.mask)
+            return self._custom(Type.F32, width, n_rows, operands, own.function, own.userdata(scale))
+        by_head = self._op(library.ggml_permute, query, 0, 2, 1, 3)
+        attended = self._op(
+            library.ggml_flash_attn_ext, by_head, key, value, self.inputs.mask, scale, 0.0, 0.0
+        )
+        library.ggml_flash_attn_ext_set_prec(attended, Prec.F32)
+        return self._op(library.ggml_reshape_2d, attended, width, n_rows)
 
     def swiglu(self, gate: Tensor, up: Tensor) -> Tensor:
         """silu(gate) * up."""

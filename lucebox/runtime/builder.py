@@ -62,10 +62,11 @@ class Builder:
         self._architecture = architecture
         self._weights = weights
         self._key_values = key_values
-        self._attention = attention
-        self._attention_layers = frozenset(
-            layer for layer, owner in enumerate(kv_layers) if attention and layout.devices[owner].is_own_cpu
-        )
+        self._attention = {
+            layer: attention
+            for layer, owner in enumerate(kv_layers)
+            if attention is not None and layout.devices[owner].is_own_cpu
+        }
         # Our own kernels serve this machine's CPU, and promise that a row's result depends on that row alone.
         self._exact_layers = frozenset(
             layer
@@ -96,7 +97,6 @@ class Builder:
             self.hparams,
             self._exact_layers,
             self._attention,
-            self._attention_layers,
         )
         self._architecture.build(forward, self.hparams)
         return Graph(library, context, pointer, forward, self.hparams)
