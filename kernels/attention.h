@@ -22,18 +22,10 @@ typedef struct {
     int64_t data, ne, nb, src;
 } lb_attention;
 
-#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
-#include <immintrin.h>
-
-#define LB_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,f16c,fma")))
-#define LB_INLINE LB_TARGET static inline __attribute__((always_inline))
-#define LB_AT(type, tensor, offset) (*(type *)((char *)(tensor) + (offset)))
-
-static int lb_is_supported(void) {
-    __builtin_cpu_init();
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("fma");
-}
+#define LB_FEATURES ""
+#include "avx512.h"
+#ifdef LB_HAS_AVX512
+static int lb_is_supported(void) { return lb_has_avx512(); }
 
 /* The queries of one key head that are computed together, and what is known of them. */
 typedef struct {

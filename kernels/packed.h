@@ -92,18 +92,10 @@ static void lb_pack(int64_t kind, const char *rows, char *packed, int64_t k, int
             }
 }
 
-#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
-#include <immintrin.h>
-
-#define LB_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,f16c,fma")))
-#define LB_INLINE LB_TARGET static inline __attribute__((always_inline))
-#define LB_AT(type, tensor, offset) (*(type *)((char *)(tensor) + (offset)))
-
-static int lb_is_supported(void) {
-    __builtin_cpu_init();
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("fma");
-}
+#define LB_FEATURES ",avx512vnni"
+#include "avx512.h"
+#ifdef LB_HAS_AVX512
+static int lb_is_supported(void) { return lb_has_avx512() && __builtin_cpu_supports("avx512vnni"); }
 
 /* Quantises super-blocks [first, last) of a row, to the nearest of 127 steps of each one's largest magnitude.
    Magnitudes are compared as integers, among which NaN is the largest: it becomes the scale, and spoils the row. */

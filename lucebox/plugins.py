@@ -66,6 +66,16 @@ class Registry(Generic[T]):
         plugin, options = self._plugin(spec)
         return plugin(*arguments, **options)
 
+    def check(self, spec: str) -> None:
+        """Raises ConfigError as `create` would, but for values that the class itself refuses."""
+        self._plugin(spec)
+
+    def _plugin(self, spec: str) -> tuple[type[T], dict[str, Option]]:
+        name, options = parse_spec(spec)
+        plugin = self.get(name)
+        self._check_complete(name, plugin)
+        return plugin, _checked(options, plugin, f"{self._kind} {name!r}")
+
     def _check_complete(self, name: str, plugin: type[T]) -> None:
         """Raises ConfigError for a class that lacks what a base of ours only declares: flags and methods."""
         if not isinstance(plugin, type):
@@ -86,16 +96,6 @@ class Registry(Generic[T]):
                 f"{self._kind} {name!r} is not complete: {plugin.__name__} lacks {', '.join(lacking)}",
                 remedy=f"see help({self.package}) for what a plug-in must have",
             )
-
-    def check(self, spec: str) -> None:
-        """Raises ConfigError as `create` would, but for values that the class itself refuses."""
-        self._plugin(spec)
-
-    def _plugin(self, spec: str) -> tuple[type[T], dict[str, Option]]:
-        name, options = parse_spec(spec)
-        plugin = self.get(name)
-        self._check_complete(name, plugin)
-        return plugin, _checked(options, plugin, f"{self._kind} {name!r}")
 
     @property
     def _kind(self) -> str:

@@ -13,12 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from lucebox.ggml._api import Tensor, Type
+from lucebox.ggml._api import Type
 from lucebox.models import attention
 from lucebox.models.attention import OwnAttention
 from lucebox.models.hparams import Hparams
 from lucebox.runtime.rows import Rows, Want
 from lucebox.runtime.runtime import Runtime
+from tests.support.fake_tensors import fake_tensor
 from tests.support.tiny_models import write_tiny
 
 pytestmark = pytest.mark.skipif(not attention.is_available(), reason="this processor lacks AVX-512")
@@ -33,16 +34,6 @@ def hparams(n_heads: int, n_heads_kv: int, dk: int, dv: int) -> Hparams:
     return Hparams(
         **(fields | {"n_heads": n_heads, "n_heads_kv": n_heads_kv, "head_dim_k": dk, "head_dim_v": dv})
     )
-
-
-def tensor(array: Array, *sources: Tensor) -> Tensor:
-    """As ggml has it: axes in reverse order."""
-    made = Tensor(data=array.ctypes.data)
-    for i, (n, stride) in enumerate(zip(array.shape[::-1], array.strides[::-1], strict=True)):
-        made.ne[i], made.nb[i] = n, stride
-    for i, source in enumerate(sources):
-        made.src[i] = ctypes.addressof(source)
-    return made
 
 
 class Case:
@@ -75,8 +66,8 @@ class Case:
         n_rows, n_heads, _ = self.query.shape
         out = np.full((n_rows, n_heads * self.values.shape[-1]), 7.0, np.float32)
         mask = np.where(self.seen, np.float16(0), np.float16(-np.inf))
-        sources = [tensor(x) for x in (self.query, self.keys, self.values, mask)]
-        target = tensor(out, *sources)
+        sources = [fake_tensor(x) for x in (self.query, self.keys, self.values, mask)]
+        target = fake_tensor(out, *sources)
         attend = FunctionType(self._own.function)
         for i in range(n_threads):
             attend(ctypes.addressof(target), i, n_threads, self._own.userdata(float(self.scale)))

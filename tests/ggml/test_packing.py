@@ -25,6 +25,7 @@ from lucebox.gguf.specs import TensorSpec, Use, match_specs
 from lucebox.gguf.tensors import TensorInfo
 from lucebox.runtime.rows import Rows, Want
 from lucebox.runtime.runtime import Runtime
+from tests.support.fake_tensors import fake_tensor
 from tests.support.tiny_models import write_tiny
 
 KINDS = {Type.Q4_K: 4.5, Type.Q6_K: 6.5625}  # bits per weight
@@ -66,11 +67,10 @@ class Product:
         """float32[n_rows, n_out] of float32[n_rows, k]."""
         n_rows = len(x)
         y = np.full((n_rows, self._n_out), np.nan, np.float32)
-        rows = np.zeros(n_rows * self._matrix.row_bytes, np.uint8)
-        x_tensor = _tensor(x, self._k, n_rows, 4 * self._k)
-        w_tensor = _tensor(self._weights, len(self._weights), 1, 0)
-        q_tensor = _tensor(rows, self._matrix.row_bytes, n_rows, self._matrix.row_bytes, x_tensor)
-        y_tensor = _tensor(y, self._n_out, n_rows, 4 * self._n_out, w_tensor, q_tensor)
+        rows = np.zeros((n_rows, self._matrix.row_bytes), np.uint8)
+        x_tensor, w_tensor = fake_tensor(x), fake_tensor(self._weights)
+        q_tensor = fake_tensor(rows, x_tensor)
+        y_tensor = fake_tensor(y, w_tensor, q_tensor)
         operation = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_void_p)
         for address, tensor in (
             (self._matrix.quantise_address, q_tensor),
@@ -79,18 +79,6 @@ class Product:
             for thread in range(n_threads):
                 operation(address)(ctypes.addressof(tensor), thread, n_threads, self._matrix.address)
         return y
-
-
-def _tensor(
-    array: NDArray[np.generic], ne0: int, ne1: int, row_bytes: int, *sources: packing.Tensor
-) -> packing.Tensor:
-    tensor = packing.Tensor()
-    tensor.data = array.ctypes.data
-    tensor.ne[0], tensor.ne[1] = ne0, ne1
-    tensor.nb[1] = row_bytes
-    for i, source in enumerate(sources):
-        tensor.src[i] = ctypes.addressof(source)
-    return tensor
 
 
 def rounded(x: Float32Array) -> Float32Array:
